@@ -79,6 +79,7 @@ func TestRedact(t *testing.T) {
 	}{
 		{"text", "", `{"events":["1@a","2@b@c"]}`, 200, "1@a: redacted, position 0, chunk-000000.000000\n2@b@c: redacted, position 100, chunk-000000.000000"},
 		{"json", "application/json", `{"events":["1@a"],"reason":"r","dryRun":false}`, 200, "{\n  \"events\": [\n    {\n      \"event\": \"1@a\",\n      \"position\": 0,\n      \"chunk\": \"chunk-000000.000000\",\n      \"status\": \"redacted\"\n    }\n  ]\n}"},
+		{"metadata", "", `{"events":["1@a"],"metadata":true}`, 200, "1@a: redacted, position 0, chunk-000000.000000"},
 		{"xml", "text/xml", `{"events":["1@a"]}`, 200, `<?xml version="1.0" encoding="utf-8"?><RedactResultDto><Events><Event><Event>1@a</Event><Position>0</Position><Chunk>chunk-000000.000000</Chunk><Status>redacted</Status></Event></Events></RedactResultDto>`},
 		{"no body", "", ``, 400, `The body must be an object like {"events":["0@stream"],"reason":"","dryRun":false}: EOF`},
 		{"misspelt", "", `{"events":["1@a"],"dry-run":true}`, 400, `The body must be an object like {"events":["0@stream"],"reason":"","dryRun":false}: unknown field "dry-run"`},
@@ -92,6 +93,9 @@ func TestRedact(t *testing.T) {
 			a := post(c.body, "Accept", c.accept)
 			if a.status != c.status || string(a.body) != c.want {
 				t.Fatalf("%d %s, want %d %s", a.status, a.body, c.status, c.want)
+			}
+			if c.status == 200 {
+				check.Equal(t, r.asked[0].Metadata, c.name == "metadata", "metadata")
 			}
 			if c.status != 200 && len(r.asked) > 0 {
 				t.Errorf("asked for %+v", r.asked)

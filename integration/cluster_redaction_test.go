@@ -116,6 +116,81 @@ func TestClusterRedaction(t *testing.T) {
 	gone()
 }
 
+// TestClusterRedactedMetadata: one node redacts an event with its metadata, the others keep their
+// bytes. From then on no node finds the event by its tags: under each leader, after restarts, with
+// an index that is built again, and on a node that gets everything from the others.
+func TestClusterRedactedMetadata(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, clusterOptions{options: []string{"--raft-log-store", "Wal"}})
+	leader, followers := c.settled()
+	tag := "needle-" + fmt.Sprint(time.Now().UnixNano())
+	write := func(stream, more string) int {
+		c.t.Helper()
+		body := fmt.Sprintf(`{"stream":%q,"events":[{"eventId":"40000000-0000-4000-8000-%012d","eventType":"Booked","data":{}%s`, stream, c.number(), more)
+		header := map[string]string{"Content-Type": testkit.MediaJSON}
+		answer := check.Value(c.leader().askReady(testkit.Request{Method: http.MethodPost, Path: "/streams", Header: header, Body: []byte(body)})).Must(t)
+		return answer.Status
+	}
+	condition := fmt.Sprintf(`}],"conditions":[{"failIfEventsMatch":{"items":[{"tags":[%q]}]}}]}`, tag)
+	check.Equal(t, write("seat-12", fmt.Sprintf(`,"tags":[%q]}]}`, tag)), http.StatusCreated, "tagged")
+	check.Equal(t, write("other", condition), http.StatusConflict, "found by its tag")
+	leader.scavenge("")
+	c.level()
+	victim := followers[0]
+	found := func(m *member, query string) (n int) {
+		t.Helper()
+		var answer struct{ Events []struct{ Stream string } }
+		testkit.Eventually(t, settleLimit, func() error { return m.askJSON("/query?"+query, &answer) })
+		return len(answer.Events)
+	}
+	for _, m := range c.members {
+		check.Equal(t, found(m, "tags="+tag), 1, m, "before")
+	}
+	if out := victim.redact(0, "--node", victim.URL(), "--events", "0@seat-12", "--metadata"); !strings.Contains(out, "0@seat-12: redacted (") {
+		t.Fatal(out)
+	}
+	if files := holding(t, victim.db(), tag); len(files) > 0 {
+		t.Errorf("the tag is in %v", files)
+	}
+	nowhere := func(when string) {
+		t.Helper()
+		c.level()
+		for _, m := range c.members {
+			check.Equal(t, found(m, "tags="+tag), 0, m, "by the tag", when)
+			check.Equal(t, found(m, "categories=seat"), 1, m, "by the category", when)
+		}
+		check.Equal(t, write("free", condition), http.StatusCreated, when)
+	}
+	nowhere("as it is")
+	for _, heir := range []*member{victim, followers[1]} {
+		testkit.Eventually(t, settleLimit, func() error {
+			now, _ := c.settled()
+			if now == heir {
+				return nil
+			}
+			now.order("/admin/node/resign")
+			return fmt.Errorf("%s leads, not %s", now, heir)
+		})
+		nowhere(heir.String() + " leads")
+	}
+	must(t, followers[1], testkit.Request{Method: http.MethodPost, Path: "/admin/index/rebuild", Admin: true}, http.StatusAccepted)
+	nowhere("rebuilt")
+	for _, m := range c.members {
+		m.kill()
+	}
+	for _, m := range c.members {
+		m.start()
+	}
+	c.settled()
+	nowhere("restarted")
+	victim.stop()
+	victim.wipe()
+	victim.start()
+	c.settled()
+	nowhere("fetched")
+	c.finish()
+}
+
 // readAhead makes a group that has read events of a stream, and returns what asks for them.
 func (m *member) readAhead(stream string) (read func() string) {
 	t := m.cluster.t

@@ -245,7 +245,7 @@ func blankIn(c *chunkfile.Chunk) (list []Redaction) {
 	s := salvaging(c, c.Footer.End)
 	for it, position, _ := s.next(); it != nil; it, position, _ = s.next() {
 		if it.IsRecord() && event.Flags(it.Flags())&event.FlagRedacted != 0 {
-			list = append(list, Redaction{Position: position, Stream: it.StreamHash(), Number: it.Number()})
+			list = append(list, Redaction{Position: position, Stream: it.StreamHash(), Number: it.Number(), Metadata: isBlank(it.Metadata())})
 		}
 	}
 	return list
@@ -262,22 +262,22 @@ func (h *healing) make(first, last int, redacted ...Redaction) error {
 		h.parts = append(h.parts, c)
 	}
 	next := first
-	var redact []int64
+	var redact blanks
 	for _, c := range h.parts {
 		if c.Header.First > next || c.Header.Last < next {
 			return fmt.Errorf("a file of chunks %d to %d was fetched, chunk %d is needed", c.Header.First, c.Header.Last, next)
 		}
 		next = c.Header.Last + 1
-		positions, err := h.tr.chunks.redactionsIn(c, redacted...)
+		found, err := h.tr.chunks.redactionsIn(c, redacted...)
 		if err != nil {
 			return err
 		}
-		redact = append(redact, positions...)
+		redact.data, redact.metadata = append(redact.data, found.data...), append(redact.metadata, found.metadata...)
 	}
 	if next <= last {
 		return fmt.Errorf("nothing was fetched of the chunks %d to %d", next, last)
 	}
-	if c := h.parts[0]; len(h.parts) == 1 && c.Header.First == first && c.Header.Last == last && len(redact) == 0 {
+	if c := h.parts[0]; len(h.parts) == 1 && c.Header.First == first && c.Header.Last == last && len(redact.data) == 0 {
 		h.made = c
 		return nil
 	}
@@ -290,16 +290,16 @@ func (h *healing) make(first, last int, redacted ...Redaction) error {
 	return nil
 }
 
-// madeOf makes one file of what verified files have of a range of chunks, with the data of some
-// records blanked. The new file is durable, verified and held.
-func (tr *Transfer) madeOf(parts []*chunkfile.Chunk, first, last int, redact []int64) (_ *chunkfile.Chunk, _ chunkfile.Trailer, err error) {
+// madeOf makes one file of what verified files have of a range of chunks, with some records
+// blanked. The new file is durable, verified and held.
+func (tr *Transfer) madeOf(parts []*chunkfile.Chunk, first, last int, redact blanks) (_ *chunkfile.Chunk, _ chunkfile.Trailer, err error) {
 	path := filepath.Join(tr.opts.Dir, uuid.NewString()+vfs.TempSuffix)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, vfs.RemoveIfThere(tr.opts.FS, path))
 		}
 	}()
-	r := Rewrite{First: first, Last: last, Redact: redact}
+	r := Rewrite{First: first, Last: last, Redact: redact.data, RedactMetadata: redact.metadata}
 	if err := tr.chunks.writeSurvivors(context.Background(), &r, parts, path, new(Rewritten)); err != nil {
 		return nil, chunkfile.Trailer{}, err
 	}

@@ -442,7 +442,9 @@ func (m *model) someFrames(n int, chunks bool) []testFrame {
 	from := len(m.frames)
 	for i := range n {
 		a, b := fmt.Sprint("a", i%3), fmt.Sprint("b", i%2)
-		m.frame(chunks && i%5 == 4, ev(a, fmt.Sprint("data ", i)), ev(b, strings.Repeat("x", i%40)), ev(a, ""))
+		first := ev(a, fmt.Sprint("data ", i))
+		first.metadata = fmt.Sprint("meta ", i)
+		m.frame(chunks && i%5 == 4, first, ev(b, strings.Repeat("x", i%40)), ev(a, ""))
 	}
 	return m.frames[from:]
 }

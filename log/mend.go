@@ -330,7 +330,8 @@ func (o *mended) add(it chunkfile.Item) error {
 			return err
 		}
 		if r, ok := o.redactions[position]; ok && it.Number() == r.Number && it.StreamHash() == r.Stream {
-			o.redact.positions = append(o.redact.positions[:0], position)
+			o.redact.blanks = blanks{}
+			o.redact.add(r)
 			if blank := o.redact.item(it, position); blank != nil {
 				it = blank
 			}

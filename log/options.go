@@ -76,6 +76,7 @@ type Redaction struct {
 	Position int64
 	Stream   uint64 // hash of the stream's name, as HashStream makes it
 	Number   int64
+	Metadata bool // blanked as well
 }
 
 // EnsureDefaults fills in what was left zero.

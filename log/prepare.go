@@ -105,7 +105,7 @@ func (p *PreparedChunk) fit() error {
 	if err := goesOnBehind(p.c, own); err != nil {
 		return err
 	}
-	c, first, err := p.tr.madeOf([]*chunkfile.Chunk{p.c}, own.Header.Last+1, p.c.Header.Last, nil)
+	c, first, err := p.tr.madeOf([]*chunkfile.Chunk{p.c}, own.Header.Last+1, p.c.Header.Last, blanks{})
 	if err != nil {
 		return fmt.Errorf("cut a fetched chunk after %s: %w", filepath.Base(own.Name), err)
 	}
@@ -115,16 +115,16 @@ func (p *PreparedChunk) fit() error {
 // redact blanks in the prepared file what this node redacted, in a copy that is prepared in its
 // place.
 func (p *PreparedChunk) redact() error {
-	positions, err := p.tr.chunks.redactionsIn(p.c)
-	if err != nil || len(positions) == 0 {
+	redact, err := p.tr.chunks.redactionsIn(p.c)
+	if err != nil || len(redact.data) == 0 {
 		return err
 	}
 	h := &p.c.Header
-	c, first, err := p.tr.madeOf([]*chunkfile.Chunk{p.c}, h.First, h.Last, positions)
+	c, first, err := p.tr.madeOf([]*chunkfile.Chunk{p.c}, h.First, h.Last, redact)
 	if err != nil {
 		return fmt.Errorf("redact a fetched chunk: %w", err)
 	}
-	p.tr.logger.Info("a fetched chunk held data that was redacted here, the data was blanked", logkey.Events, len(positions), "firstChunk", h.First)
+	p.tr.logger.Info("a fetched chunk held data that was redacted here, the data was blanked", logkey.Events, len(redact.data), "firstChunk", h.First)
 	return p.become(c, first)
 }
 

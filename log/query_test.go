@@ -3,6 +3,7 @@ package eventlog
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
 )
 
 // history writes random events, deletions and limits.
@@ -97,6 +100,31 @@ func (h *history) redacted() testEvent {
 		h.withdrawn[of.position] = true
 	}
 	return e
+}
+
+// blank blanks such events in all complete chunks, and removes what they are posted for.
+func (h *history) blank() {
+	check.Must(h.t, h.l.Sync())
+	all := slices.Sorted(maps.Keys(h.withdrawn))
+	var tags []index.Entry
+	for _, c := range check.Value(h.l.Chunks.List()).Must(h.t) {
+		if !c.Complete {
+			continue
+		}
+		check.Must(h.t, check.Err(h.l.Chunks.Rewrite(h.t.Context(), Rewrite{First: c.First, Last: c.Last, Redact: all, RedactMetadata: all})))
+		for _, at := range all {
+			if at >= c.Start && at < c.End {
+				for _, tag := range queryTags {
+					tags = append(tags, index.Entry{Hash: label.Label{Kind: label.Tag, Key: tag}.Hash(), Number: at, Position: at})
+				}
+			}
+		}
+	}
+	if h.IntN(3) == 0 {
+		return // The power was cut.
+	}
+	check.Must(h.t, h.l.postings.Scavenge(h.t.Context(), index.ScavengeOptions{Keep: h.l.Chunks.Backs}))
+	check.Equal(h.t, len(check.Value(h.l.postings.Lacking(slices.Clone(tags))).Must(h.t)), len(tags), "tags that are gone")
 }
 
 // visible are the positions of all events that reads of their streams show, and what they say.
@@ -231,7 +259,9 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 			for range 30 {
 				h.step()
 			}
-			switch h.IntN(5) {
+			switch h.IntN(6) {
+			case 4:
+				h.blank()
 			case 0:
 				check.Must(t, h.l.postings.Flush(-1))
 			case 1: // a crash
@@ -258,6 +288,7 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 			}
 		}
 		check.Must(t, h.l.Close())
+		inspected(t, o)
 	}
 }
 

@@ -26,6 +26,7 @@ type EventPosition struct {
 	ID       event.ID
 	Type     string
 	Redacted bool
+	IsBare   bool // nothing is left of its metadata
 }
 
 // EventPositions finds an event by the index and the log alone: whatever metadata or a
@@ -50,7 +51,7 @@ func (cs *Chunks) EventPositions(stream string, number int64) (found []EventPosi
 			p := EventPosition{
 				Position: e.Position, File: filepath.Base(c.Name), Format: int(chunkfile.FileVersion(c.Header.Mapped)), Complete: c.Settled(v.tail.End),
 				First: c.Header.First, Last: c.Header.Last,
-				ID: it.Id(), Type: string(it.EventType()), Redacted: event.Flags(it.Flags())&event.FlagRedacted != 0,
+				ID: it.Id(), Type: string(it.EventType()), Redacted: event.Flags(it.Flags())&event.FlagRedacted != 0, IsBare: isBlank(it.Metadata()),
 			}
 			if p.Offset, _, err = c.Find(e.Position, &scratch); err != nil {
 				return err
@@ -65,35 +66,71 @@ func (cs *Chunks) EventPositions(stream string, number int64) (found []EventPosi
 	return found, nil
 }
 
-// redactor blanks the data of chosen records on their way into another file.
+// blanks are the positions of records to blank, rising.
+type blanks struct {
+	data     []int64
+	metadata []int64 // those of them whose metadata go, too
+}
+
+// add adds a redaction that is not before the others. A record may come twice.
+func (b *blanks) add(r Redaction) {
+	b.data = append(b.data, r.Position)
+	if r.Metadata {
+		b.metadata = append(b.metadata, r.Position)
+	}
+}
+
+// redactor blanks chosen records on their way into another file.
 type redactor struct {
-	positions []int64 // rising, still to come
-	redacted  []byte
+	blanks   // still to come
+	redacted []byte
+}
+
+// next reports whether a position is in a rising list, and returns what follows.
+func next(list []int64, position int64) (bool, []int64) {
+	for len(list) > 0 && list[0] < position {
+		list = list[1:]
+	}
+	return len(list) > 0 && list[0] == position, list
+}
+
+// isBlank reports whether nothing is left of what was redacted.
+func isBlank(b []byte) bool { return len(bytes.TrimLeft(b, "\xff")) == 0 }
+
+func blank(b []byte) {
+	for i := range b {
+		b[i] = 0xFF
+	}
 }
 
 // item returns the blanked record in place of one that was chosen and is not blank
 // yet, nil for every other. It is overwritten by the next call.
 func (r *redactor) item(it chunkfile.Item, position int64) chunkfile.Item {
-	for len(r.positions) > 0 && r.positions[0] < position {
-		r.positions = r.positions[1:]
-	}
-	if len(r.positions) == 0 || r.positions[0] != position || event.Flags(it.Flags())&event.FlagRedacted != 0 {
+	var chosen, metadata bool
+	chosen, r.data = next(r.data, position)
+	metadata, r.metadata = next(r.metadata, position)
+	if !chosen || isRedacted(it, metadata) {
 		return nil
 	}
 	r.redacted = append(r.redacted[:0], it...)
 	b := chunkfile.Item(r.redacted)
 	chunkfile.Order.PutUint16(b[6:], it.Flags()|uint16(event.FlagRedacted))
-	data := b.Data()
-	for i := range data {
-		data[i] = 0xFF
+	blank(b.Data())
+	if metadata {
+		blank(b.Metadata())
 	}
 	r.redacted = chunkfile.CloseItem(r.redacted[:len(it)-chunkfile.ItemFoot], 0, len(it))
 	return chunkfile.Item(r.redacted)
 }
 
-// redactionsIn returns the positions of events in a file that this node redacted and that are whole
-// there, rising. more are redacted events that are not in the node's list.
-func (cs *Chunks) redactionsIn(c *chunkfile.Chunk, more ...Redaction) (positions []int64, err error) {
+// isRedacted reports whether a record is blank already; with metadata, its metadata, too.
+func isRedacted(it chunkfile.Item, metadata bool) bool {
+	return event.Flags(it.Flags())&event.FlagRedacted != 0 && (!metadata || isBlank(it.Metadata()))
+}
+
+// redactionsIn returns the events in a file that this node redacted and that are whole there. more
+// are redacted events that are not in the node's list.
+func (cs *Chunks) redactionsIn(c *chunkfile.Chunk, more ...Redaction) (found blanks, err error) {
 	var all []Redaction
 	if cs.opts.Redacted != nil {
 		all = cs.opts.Redacted(c.Start(), c.Footer.End)
@@ -106,23 +143,23 @@ func (cs *Chunks) redactionsIn(c *chunkfile.Chunk, more ...Redaction) (positions
 	slices.SortFunc(all, func(a, b Redaction) int { return cmp.Compare(a.Position, b.Position) })
 	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
-	for _, r := range slices.Compact(all) {
+	for _, r := range all {
 		offset, there, err := c.Find(r.Position, &scratch)
 		if err != nil {
-			return nil, err
+			return found, err
 		}
 		if !there {
 			continue // It is gone already.
 		}
 		it, err := c.ItemAt(offset, c.DataEnd(c.Footer.End), &scratch)
 		if err != nil {
-			return nil, err
+			return found, err
 		}
-		if it.IsRecord() && it.Position() == r.Position && it.Number() == r.Number && it.StreamHash() == r.Stream && event.Flags(it.Flags())&event.FlagRedacted == 0 {
-			positions = append(positions, r.Position)
+		if it.IsRecord() && it.Position() == r.Position && it.Number() == r.Number && it.StreamHash() == r.Stream && !isRedacted(it, r.Metadata) {
+			found.add(r)
 		}
 	}
-	return positions, nil
+	return found, nil
 }
 
 // Reasons why a file is not put in the place of a chunk, as the tools that redact know them.
@@ -295,7 +332,7 @@ func sameRecords(old, c *chunkfile.Chunk) (err error) {
 		if !x.IsRecord() {
 			return errOtherRecords
 		}
-		blank.positions = []int64{at}
+		blank.data = []int64{at}
 		if z := blank.item(x, at); z == nil || !bytes.Equal(z, y) {
 			return fmt.Errorf("the record at position %d differs in more than its blanked data", at)
 		}

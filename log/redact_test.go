@@ -20,13 +20,28 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// redactedFrames are frames as they are when the data of some records are blanked.
+// bareOf are those positions whose metadata are blanked in tests.
+func bareOf(positions []int64) (some []int64) {
+	for _, p := range positions {
+		if p%2 == 0 {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+// redactedFrames are frames as they are when some records are blanked.
 func redactedFrames(t testing.TB, frames []testFrame, positions []int64) []testFrame {
+	t.Helper()
+	return blankedFrames(t, frames, blanks{positions, bareOf(positions)})
+}
+
+func blankedFrames(t testing.TB, frames []testFrame, what blanks) []testFrame {
 	t.Helper()
 	frames = slices.Clone(frames)
 	for i := range frames {
 		f := &frames[i]
-		blank := redactor{positions: positions}
+		blank := redactor{blanks: what}
 		var records []byte
 		for at := 0; at < len(f.Records); {
 			it := check.Value(chunkfile.ParseItem(f.Records[at:])).Must(t)
@@ -48,7 +63,7 @@ const secret = "a secret that must go"
 // and 1 that hold the secret.
 func secretFrames(m *model) (positions []int64) {
 	for i := range 17 {
-		f := m.frame(i%5 == 4, ev("plain", fmt.Sprint("data ", i)), ev("private", fmt.Sprintf("%s %02d", secret, i)), ev("plain", ""))
+		f := m.frame(i%5 == 4, ev("plain", fmt.Sprint("data ", i)), testEvent{stream: "private", typ: "t", data: fmt.Sprintf("%s %02d", secret, i), metadata: fmt.Sprint("meta ", i)}, ev("plain", ""))
 		if f.First < 2*chunkfile.ChunkSize && i%2 == 1 {
 			positions = append(positions, f.events[1].position)
 		}
@@ -100,7 +115,7 @@ func TestRedact(t *testing.T) {
 		old, err := l.view() // A reader keeps what it began with.
 		check.Must(t, err)
 		for n, some := range byChunk(positions) {
-			done, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: some})
+			done, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: some, RedactMetadata: bareOf(some)})
 			check.Must(t, err)
 			check.MustEqual(t, done.Redacted, len(some), done)
 			check.MustEqual(t, done.Removed, 0, done)
@@ -129,6 +144,15 @@ func TestRedact(t *testing.T) {
 		if want := bytes.Repeat([]byte{0xFF}, len(secret)+3); !bytes.Equal(it.Data(), want) {
 			t.Fatalf("data are %q", it.Data())
 		}
+		// Metadata may follow later.
+		first := byChunk(positions)[0]
+		done, err := l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 0, Redact: first, RedactMetadata: first})
+		check.Must(t, err)
+		check.Equal(t, done.Redacted, len(first)-len(bareOf(first)), "events of which metadata were left")
+		if p, err := l.Chunks.EventPositions("private", 1); err != nil || !p[0].IsBare {
+			t.Errorf("%+v, %v", p, err)
+		}
+		frames = blankedFrames(t, frames, blanks{first, first})
 		// Merging, scavenging and a rebuilt index keep it so.
 		_, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 1})
 		check.Must(t, err)
@@ -182,7 +206,7 @@ func TestRedactFetched(t *testing.T) {
 				for _, f := range m.frames {
 					for _, e := range f.events {
 						if slices.Contains(positions, e.position) && e.position >= from && e.position < to {
-							some = append(some, Redaction{Position: e.position, Stream: chunkfile.HashStream(e.stream), Number: e.number})
+							some = append(some, Redaction{Position: e.position, Stream: chunkfile.HashStream(e.stream), Number: e.number, Metadata: e.position%2 == 0})
 						}
 						if e.stream == "plain" && e.position >= from && e.position < to {
 							// Of an earlier life: another event.
@@ -216,7 +240,7 @@ func TestRedactPowerCut(t *testing.T) {
 	d.On()
 	chunks := byChunk(positions)
 	for _, n := range slices.Sorted(maps.Keys(chunks)) {
-		_, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: chunks[n]})
+		_, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: chunks[n], RedactMetadata: bareOf(chunks[n])})
 		check.Must(t, err)
 	}
 	d.Off()
@@ -250,6 +274,8 @@ func TestSwitchFile(t *testing.T) {
 	}
 	make(good, c, chunk1)
 	make("plain.tmp", c, nil)
+	bare := Rewrite{First: 1, Last: 1, Redact: chunk1, RedactMetadata: chunk1}
+	check.Must(t, l.Chunks.writeSurvivors(background, &bare, c, filepath.Join(testDir, "bare.tmp"), new(Rewritten)))
 	c2 := check.Value(l.Chunks.sources(2, 2)).Must(t)
 	make("other.tmp", c2, nil)
 	check.Must(t, c2[0].Release())
@@ -276,6 +302,7 @@ func TestSwitchFile(t *testing.T) {
 		{"not a chunk file", "chunk-000001.000000", "short.tmp", SwitchNewHeaderOrFooter},
 		{"another range", "chunk-000001.000000", "other.tmp", SwitchRangeDoesNotMatch},
 		{"damaged", "chunk-000001.000000", "damaged.tmp", SwitchNewHashInvalid},
+		{"metadata blanked, which the log does not say", "chunk-000001.000000", "bare.tmp", SwitchRecordsDoNotMatch},
 		{"another event", "chunk-000001.000000", "changed.tmp", SwitchRecordsDoNotMatch},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -289,7 +316,7 @@ func TestSwitchFile(t *testing.T) {
 	check.Must(t, fsys.Remove(filepath.Join(testDir, "chunk-000009.000000")))
 	check.Must(t, fsys.Remove(filepath.Join(testDir, "chunk-000001.000007")))
 	check.Must(t, l.Chunks.SwitchFile("chunk-000001.000000", good))
-	verify(t, l, redactedFrames(t, m.frames, chunk1), nil)
+	verify(t, l, blankedFrames(t, m.frames, blanks{data: chunk1}), nil)
 	if files := chunkFiles(t, fsys); !slices.Contains(files, "chunk-000001.000001") || slices.Contains(files, "chunk-000001.000000") {
 		t.Fatalf("files %s", strings.Join(files, " "))
 	}

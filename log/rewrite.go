@@ -125,7 +125,7 @@ func (cs *Chunks) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chu
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	p := rewriting{Rewrite: r, w: w, done: done, redact: redactor{positions: r.Redact}}
+	p := rewriting{Rewrite: r, w: w, done: done, redact: redactor{blanks: blanks{r.Redact, r.RedactMetadata}}}
 	begin, end := chunkfile.ChunkStart(r.First), chunkfile.ChunkStart(r.Last+1)
 	for i, c := range sources {
 		before, footer, mark := *done, p.footer, w.Mark()

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/stats"
 )
 
 // Chunks are the files of the log. What they hold is read here whether or not readers of streams
@@ -37,6 +40,9 @@ type Stored struct {
 	Data     []byte
 	Metadata []byte
 }
+
+// IsBare reports whether nothing is left of the metadata.
+func (s *Stored) IsBare() bool { return isBlank(s.Metadata) }
 
 // ChunkInfo describes a chunk file in use.
 type ChunkInfo struct {
@@ -93,18 +99,24 @@ func (cs *Chunks) StreamAt(dst []byte, position int64) (name []byte, ok bool, er
 	return v.streamAt(dst, position)
 }
 
-// Holds reports whether the record that was once written at a position is still there.
-func (cs *Chunks) Holds(position int64) (bool, error) {
-	v, err := cs.view()
-	if err != nil {
-		return false, err
-	}
-	defer v.release()
-	if c := v.set.at(position); c != nil && !c.Header.Mapped {
-		return true, nil // The file has all that was ever written to it.
-	}
-	_, ok, err := v.streamAt(nil, position)
-	return ok, err
+// Backs reports whether the record of a posting is still there, and says what it is posted for.
+func (cs *Chunks) Backs(posting index.Entry) (backs bool, err error) {
+	err = cs.read(func(v view) error {
+		if c := v.set.at(posting.Position); c != nil && !c.Header.Mapped {
+			backs = true // The file has all that was ever written to it.
+			return nil
+		}
+		scratch := scratches.Get().(*[]byte)
+		defer scratches.Put(scratch)
+		it, err := v.itemAt(posting.Position, scratch)
+		if err != nil || it == nil || !it.IsRecord() {
+			return err
+		}
+		backs = event.Flags(it.Flags())&event.FlagRedacted == 0 ||
+			slices.Contains((&poster{malformed: new(stats.Counter)}).append(nil, it, posting.Position), posting)
+		return nil
+	})
+	return backs, err
 }
 
 // scratches are what records are read into where files are not mapped.
@@ -166,6 +178,8 @@ type Rewrite struct {
 	// positions of events whose data are blanked, rising; those that are not there, or are already,
 	// are passed over
 	Redact []int64
+	// those of Redact whose metadata are blanked, too
+	RedactMetadata []int64
 	// The ids of removed events at or after this position are kept, in stubs. Stubs before it are
 	// removed.
 	IDsFrom int64

@@ -1,7 +1,10 @@
 package eventlog
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -50,6 +53,20 @@ func (w *withdrawn) all(rd *Reader) (label.Withdrawn, error) {
 		return *found, nil
 	}
 	return nil, nil
+}
+
+// HasWithdrawn reports whether the log says of some events that their metadata is redacted.
+func (rd *Reader) HasWithdrawn(events label.Withdrawn) (bool, error) {
+	all, err := rd.withdrawn.all(rd)
+	return !slices.ContainsFunc(events, func(e label.WithdrawnEvent) bool { return !all.Has(e.Position, e.ID) }), err
+}
+
+// WaitWithdrawn blocks until HasWithdrawn reports true.
+func (rd *Reader) WaitWithdrawn(ctx context.Context, events label.Withdrawn) error {
+	return rd.notify.wait(ctx, func() (bool, error) {
+		has, err := rd.HasWithdrawn(events)
+		return has, cmp.Or(rd.Failed(), err)
+	})
 }
 
 // read reads them from the log, whatever metadata hide.

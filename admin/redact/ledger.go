@@ -30,6 +30,7 @@ type entry struct {
 	Stream   uint64    `json:"streamHash"`
 	Number   int64     `json:"number"`
 	Time     time.Time `json:"time"`
+	Metadata bool      `json:"metadata,omitempty"` // redacted as well
 }
 
 // Ledger lists the events that this node redacted. Files that come from other nodes are redacted by
@@ -88,7 +89,7 @@ func (l *Ledger) Between(from, to int64) []eventlog.Redaction {
 	var found []eventlog.Redaction
 	for ; i < len(l.entries) && l.entries[i].Position < to; i++ {
 		e := &l.entries[i]
-		found = append(found, eventlog.Redaction{Position: e.Position, Stream: e.Stream, Number: e.Number})
+		found = append(found, eventlog.Redaction{Position: e.Position, Stream: e.Stream, Number: e.Number, Metadata: e.Metadata})
 	}
 	return found
 }
@@ -130,6 +131,8 @@ func (l *Ledger) with(some []entry) []entry {
 		case all[i].Stream != e.Stream || all[i].Number != e.Number:
 			// Of an earlier life of the folder.
 			all[i] = e
+		case e.Metadata:
+			all[i].Metadata = true
 		}
 	}
 	return all

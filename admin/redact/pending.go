@@ -15,11 +15,13 @@ import (
 
 	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/index"
 )
 
 // pending is a redaction that was begun: what the next process needs to finish it.
@@ -30,6 +32,8 @@ type pending struct {
 	User   string         `json:"user"`
 	Reason string         `json:"reason"`
 	Events []pendingEvent `json:"events"`
+
+	Metadata bool `json:"metadata,omitempty"` // goes as well
 }
 
 type pendingEvent struct {
@@ -71,14 +75,53 @@ func (s *Service) begin(p *pending) error {
 	if err := vfs.WriteFileAtomic(s.opts.FS, s.pendingPath(), text); err != nil {
 		return fmt.Errorf("note what is to be redacted: %w", err)
 	}
+	if p.Metadata {
+		return nil // No metadata is blanked in any file before the log says so.
+	}
 	return s.opts.Ledger.add(p.entries())
 }
 
 func (p *pending) entries() (all []entry) {
 	for _, e := range p.Events {
-		all = append(all, entry{Position: e.Position, Stream: chunkfile.HashStream(e.Stream), Number: e.Number, Time: p.Time})
+		all = append(all, entry{Position: e.Position, Stream: chunkfile.HashStream(e.Stream), Number: e.Number, Time: p.Time, Metadata: p.Metadata})
 	}
 	return all
+}
+
+// labelled are the events as the log knows those that are no longer found by their metadata.
+func (p *pending) labelled() (all label.Withdrawn) {
+	for _, e := range p.Events {
+		all = append(all, label.WithdrawnEvent{Position: e.Position, ID: e.EventID})
+	}
+	return all
+}
+
+// withdraw has the log say that the metadata of the events is redacted, and waits until it says so
+// here: the leader decides by what they say, so no node may change that by itself.
+func (s *Service) withdraw(l *eventlog.Log, p *pending) error {
+	ctx, cancel := context.WithTimeout(s.ctx, recordPatience)
+	defer cancel()
+	if err := s.record(ctx, p); err != nil {
+		return fmt.Errorf("metadata are redacted when the database has recorded it: %w", err)
+	}
+	if err := l.Reads.WaitWithdrawn(ctx, p.labelled()); err != nil {
+		return fmt.Errorf("wait for the record of the redaction: %w", err)
+	}
+	return nil
+}
+
+// dropPostings removes what the events were posted for by their metadata.
+func (s *Service) dropPostings(l *eventlog.Log, p *pending) error {
+	bare := map[int64]bool{}
+	for _, e := range p.Events {
+		bare[e.Position] = true
+	}
+	return l.Postings().Scavenge(s.ctx, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) {
+		if !bare[e.Position] {
+			return true, nil
+		}
+		return l.Chunks.Backs(e)
+	}})
 }
 
 // finishPending finishes an earlier redaction.
@@ -91,6 +134,11 @@ func (s *Service) finishPending(l *eventlog.Log) error {
 		return fmt.Errorf("an earlier redaction has to be finished first: %w", err)
 	}
 	return nil
+}
+
+// isWhole reports whether something is left to be blanked of an event.
+func isWhole(p eventlog.EventPosition, metadata bool) bool {
+	return !p.Redacted || metadata && !p.IsBare
 }
 
 // rewrite redacts in one copy of each chunk file all its events. It returns the replaced files. The
@@ -123,12 +171,16 @@ func (s *Service) rewrite(l *eventlog.Log, p *pending) (replaced []eventlog.Rewr
 			if err != nil {
 				return replaced, err
 			}
-			if slices.ContainsFunc(places, func(at eventlog.EventPosition) bool { return at.Position == e.Position && !at.Redacted }) {
+			if slices.ContainsFunc(places, func(at eventlog.EventPosition) bool { return at.Position == e.Position && isWhole(at, p.Metadata) }) {
 				positions = append(positions, e.Position)
 			}
 		}
 		if len(positions) > 0 {
-			done, err := l.Chunks.Rewrite(s.ctx, eventlog.Rewrite{First: c.First, Last: c.Last, Redact: positions, Reserve: s.opts.DiskReserve})
+			r := eventlog.Rewrite{First: c.First, Last: c.Last, Redact: positions, Reserve: s.opts.DiskReserve}
+			if p.Metadata {
+				r.RedactMetadata = positions
+			}
+			done, err := l.Chunks.Rewrite(s.ctx, r)
 			if errors.Is(err, event.ErrChunkReplaced) {
 				continue // By a file of another node: look again.
 			}
@@ -151,9 +203,19 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 		}
 		defer hold.Unlock()
 	}
+	if p.Metadata {
+		if err := s.withdraw(l, p); err != nil {
+			return err
+		}
+	}
 	replaced, err := s.rewrite(l, p)
 	if err != nil {
 		return err
+	}
+	if p.Metadata {
+		if err := s.dropPostings(l, p); err != nil {
+			return err
+		}
 	}
 	s.opts.Forget()
 	ctx, cancel := context.WithTimeout(s.ctx, erasePatience)
@@ -169,7 +231,10 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 			return err
 		}
 	}
-	s.opts.Logger.Info("events redacted", "user", p.User, logkey.Reason, p.Reason, logkey.Events, len(p.Events), "named", p.named())
+	s.opts.Logger.Info("events redacted", "user", p.User, logkey.Reason, p.Reason, logkey.Events, len(p.Events), "metadata", p.Metadata, "named", p.named())
+	if p.Metadata {
+		return s.settle()
+	}
 	ctx, cancel = context.WithTimeout(s.ctx, recordPatience)
 	defer cancel()
 	if err := s.record(ctx, p); err != nil {
@@ -248,8 +313,8 @@ func (s *Service) tryAgain() error {
 
 // Names of the record in the database. They are part of the wire contract: do not change.
 const (
-	Stream       = "$redactions"
-	typeRedacted = "$redacted"
+	Stream       = event.RedactionsStream
+	typeRedacted = event.TypeRedacted
 
 	// recordMetadata: readable by operators, writable by admins alone.
 	recordMetadata = `{` + record.ACL + `}`
@@ -262,12 +327,13 @@ type recorded struct {
 	Reason       string         `json:"reason"`
 	Events       []pendingEvent `json:"events"`
 	Time         time.Time      `json:"time"`
+	Metadata     bool           `json:"metadata,omitempty"` // redacted as well: label.Withdrawn
 }
 
 // record writes the record. Its id makes sure that it is written only once, however often it is
 // tried.
 func (s *Service) record(ctx context.Context, p *pending) error {
-	data, err := json.Marshal(recorded{NodeEndpoint: s.opts.Endpoint(), User: p.User, Reason: p.Reason, Events: p.Events, Time: p.Time})
+	data, err := json.Marshal(recorded{NodeEndpoint: s.opts.Endpoint(), User: p.User, Reason: p.Reason, Events: p.Events, Time: p.Time, Metadata: p.Metadata})
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,9 @@ type Request struct {
 	Reason string
 	User   string // the caller's login, for the record
 	DryRun bool   // judge only
+
+	// Metadata has the metadata blanked as well, and with them go the tags and the correlation id.
+	Metadata bool
 }
 
 // What became of an event.
@@ -104,7 +107,7 @@ func interpreted(stream, typ string) string {
 		return reads
 	}
 	switch {
-	case event.IsMetaStream(stream), stream == event.SettingsStream, stream == event.ScavengePointsStream, stream == "$persistentSubscriptionConfig",
+	case event.IsMetaStream(stream), stream == event.SettingsStream, stream == Stream, stream == event.ScavengePointsStream, stream == "$persistentSubscriptionConfig",
 		stream == "$users", stream == "$users-password-notifications", strings.HasPrefix(stream, "$user-"),
 		strings.HasPrefix(stream, "$persistentsubscription-"):
 		return reads

@@ -21,6 +21,7 @@ import (
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -49,6 +50,9 @@ type node struct {
 	ended     int // how often backups were ended
 	forgotten int // how often what is in memory was dropped
 	failing   error
+	noLeader  error                       // why the database takes nothing
+	apply     func(*node, event.Proposed) // what becomes of a record; nil: nothing
+	metadata  string                      // of the events of private
 }
 
 func open(t testing.TB, fsys vfs.FS) (*node, error) {
@@ -88,7 +92,13 @@ type database struct{ *node }
 func (d database) WriteOwn(_ context.Context, w *event.Write) (event.Written, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.noLeader != nil {
+		return event.Written{}, d.noLeader
+	}
 	d.written = append(d.written, w)
+	if d.apply != nil && w.Stream == redact.Stream {
+		d.apply(d.node, w.Events[0])
+	}
 	return event.Written{}, nil
 }
 
@@ -118,14 +128,24 @@ func (n *node) close() {
 func (n *node) write(completes bool, typ, data string, streams ...string) {
 	n.t.Helper()
 	tail := n.log.Appended()
-	size := 0
 	events := make([]event.Proposed, len(streams))
 	for i := range streams {
 		e := &events[i]
 		binary.LittleEndian.PutUint64(e.ID[:], tail.Index+1)
 		e.ID[15] = byte(i + 1)
 		e.Type, e.Data, e.Metadata = typ, []byte(data), []byte("kept")
-		size += chunkfile.RecordSize(streams[i], e)
+		if streams[i] == "private" && n.metadata != "" {
+			e.Metadata = []byte(n.metadata)
+		}
+	}
+	n.writeEvents(completes, events, streams...)
+}
+
+func (n *node) writeEvents(completes bool, events []event.Proposed, streams ...string) {
+	n.t.Helper()
+	tail, size := n.log.Appended(), 0
+	for i := range streams {
+		size += chunkfile.RecordSize(streams[i], &events[i])
 	}
 	f := eventlog.Frame{First: chunkfile.Place(tail.End, size), Completes: completes, Index: tail.Index + 1, Term: 1}
 	for i, s := range streams {
@@ -197,6 +217,9 @@ func (n *node) content() map[int64]string {
 	n.t.Helper()
 	all := map[int64]string{}
 	err := n.log.Chunks.Scan(n.t.Context(), 0, n.log.Tail().End, func(r *eventlog.Stored) error {
+		if string(r.Stream) == redact.Stream {
+			return nil
+		}
 		all[r.Position] = fmt.Sprintf("%d@%s %s %s %x %q %q %d", r.Number, r.Stream, r.ID, r.Type, r.Flags, r.Data, r.Metadata, r.Time)
 		return nil
 	})
@@ -301,7 +324,7 @@ func TestRefusals(t *testing.T) {
 	fsys := vfs.NewMem()
 	n := mustOpen(t, fsys)
 	n.fill()
-	n.write(false, "t", secret, "$projections-p-checkpoint", "$user-jane", "$settings", "$projections-p-result")
+	n.write(false, "t", secret, "$projections-p-checkpoint", "$user-jane", "$settings", "$projections-p-result", redact.Stream)
 	n.write(true, event.TypeScavengePoint, "{}", "$scavengePoints")
 	n.write(false, "t", "x", "y")
 	before := n.content()
@@ -317,6 +340,7 @@ func TestRefusals(t *testing.T) {
 		{"checkpoint", "0@$projections-p-checkpoint: the server itself reads such events", []string{"0@$projections-p-checkpoint"}},
 		{"user", "0@$user-jane: the server itself reads such events", []string{"0@$user-jane"}},
 		{"settings", "0@$settings: the server itself reads such events", []string{"0@$settings"}},
+		{"redaction", "0@$redactions: the server itself reads such events", []string{"0@$redactions"}},
 		{"scavenge point", "0@$scavengePoints: the server itself reads such events", []string{"0@$scavengePoints"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -382,15 +406,110 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+// said writes a record into the log, unless it is there.
+func said(n *node, e event.Proposed) {
+	if _, there, err := n.log.Reads.FindID(redact.Stream, e.ID); err != nil || there {
+		check.Must(n.t, err)
+		return
+	}
+	n.writeEvents(false, []event.Proposed{e}, redact.Stream)
+	check.Must(n.t, n.log.Sync())
+}
+
+const labels = `{"$tags":["patient:7"],"$correlationId":"case 7"}`
+
+// tagged are the numbers of the events that a query finds by what the metadata of private say.
+func (n *node) tagged() (numbers []int64) {
+	n.t.Helper()
+	for _, i := range []event.QueryItem{{Tags: []string{"patient:7"}}, {Correlation: "case 7"}} {
+		page := check.Value(n.log.Reads.ReadAll(event.AllRead{Query: &event.Query{Items: []event.QueryItem{i}}, Count: 100})).Must(n.t)
+		for _, e := range page.Events {
+			numbers = append(numbers, e.Number)
+		}
+	}
+	return numbers
+}
+
+// TestMetadata: metadata are blanked, and the postings of what they said are gone, but only after
+// the log says so.
+func TestMetadata(t *testing.T) {
+	fsys := vfs.NewMem()
+	n := mustOpen(t, fsys)
+	n.metadata = labels
+	n.fill()
+	first := check.Value(n.service.Redact(t.Context(), redact.Request{Events: events("1@private")})).Must(t)
+	check.Slice(t, n.tagged(), []int64{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}, "found when the data alone are redacted")
+	before := n.content()
+	r := redact.Request{Events: events("0@private", "1@private", "2@private", "3@private"), Metadata: true, DryRun: true}
+	for _, o := range check.Value(n.service.Redact(t.Context(), r)).Must(t) {
+		check.Equal(t, o.Status, redact.StatusWould, "a dry run")
+	}
+	r.DryRun = false
+	n.noLeader = errors.New("no leader")
+	var unfinished *redact.Unfinished
+	if _, err := n.service.Redact(t.Context(), r); !errors.As(err, &unfinished) {
+		t.Fatal(err)
+	}
+	n.close()
+	n = mustOpen(t, fsys)
+	if !maps.Equal(n.content(), before) || len(n.ledger.Between(0, 1<<62)) != 1 || len(n.tagged()) != 10 {
+		t.Fatalf("changed before the log says so: %v", n.content())
+	}
+	n.mu.Lock()
+	n.apply = func(n *node, e event.Proposed) {
+		if len(holding(n.t, fsys, dir, "patient:7")) != 3 || len(n.ledger.Between(0, 1<<62)) != 1 {
+			n.t.Error("blanked before the log says so")
+		}
+		said(n, e)
+	}
+	n.mu.Unlock()
+	for _, o := range check.Value(n.service.Redact(t.Context(), r)).Must(t) { // After the first.
+		check.Equal(t, o.Status, redact.StatusAlready, "done")
+	}
+	check.Slice(t, n.tagged(), []int64{4, 4}, "found afterwards")
+	if files := holding(t, fsys, dir, "patient:7"); len(files) != 1 || !strings.Contains(files[0], "chunk-000002.") {
+		t.Errorf("metadata are in %v", files)
+	}
+	blank := fmt.Sprintf("%q", strings.Repeat("\xff", len(labels)))
+	var gone []index.Entry
+	for position, was := range n.content() {
+		if strings.Contains(was, blank) {
+			gone = append(gone, index.Entry{Hash: label.Label{Kind: label.Tag, Key: "patient:7"}.Hash(), Number: position, Position: position},
+				index.Entry{Hash: label.Label{Kind: label.Correlation, Key: "case 7"}.Hash(), Number: position, Position: position})
+		}
+	}
+	check.Equal(t, len(gone), 8, "labels that are gone")
+	check.Equal(t, len(check.Value(n.log.Postings().Lacking(slices.Clone(gone))).Must(t)), 8, "postings that are gone")
+	ledger := check.Value(vfs.ReadFile(fsys, dir+"/redactions")).Must(t)
+	check.Equal(t, bytes.Count(ledger, []byte(`"metadata":true`)), 4, "lines of the ledger")
+	check.Equal(t, first[0].Status, redact.StatusRedacted, "data alone")
+	// Lost, it is known again at once from what the log says.
+	n.close()
+	check.Must(t, fsys.Remove(dir+"/redactions"))
+	n = mustOpen(t, fsys)
+	for _, e := range n.ledger.Between(0, n.log.Tail().End) {
+		check.Equal(t, e.Metadata, true, "metadata are known to be redacted")
+	}
+	check.Slice(t, n.tagged(), []int64{4, 4}, "found after a restart")
+}
+
 // TestPowerCuts cuts the power before every file operation: an event is whole or redacted, and a
 // retry works.
 func TestPowerCuts(t *testing.T) {
+	for _, metadata := range []bool{false, true} {
+		t.Run(fmt.Sprint("metadata ", metadata), func(t *testing.T) { powerCuts(t, metadata) })
+	}
+}
+
+func powerCuts(t *testing.T, metadata bool) {
 	d := powercut.New(powercut.Options[int]{Off: true})
 	n := mustOpen(t, d)
+	n.metadata, n.apply = labels, said
 	n.fill()
 	d.On()
-	names := events("0@private", "3@private", "4@private")
-	check.Must(t, check.Err(n.service.Redact(t.Context(), redact.Request{Events: names})))
+	r := redact.Request{Events: events("0@private", "3@private", "4@private"), Metadata: metadata}
+	names := r.Events
+	check.Must(t, check.Err(n.service.Redact(t.Context(), r)))
 	d.Off()
 	begun := false
 	for i, c := range d.Cuts() {
@@ -403,7 +522,10 @@ func TestPowerCuts(t *testing.T) {
 				}
 			}
 		}
-		if got, err := after.service.Redact(t.Context(), redact.Request{Events: names}); err != nil || len(got) != 3 {
+		after.mu.Lock()
+		after.apply = said
+		after.mu.Unlock()
+		if got, err := after.service.Redact(t.Context(), r); err != nil || len(got) != 3 {
 			t.Fatalf("cut %d: %+v, %v", i, got, err)
 		}
 		if !maps.Equal(after.content(), n.content()) {

@@ -126,7 +126,7 @@ func (s *Service) Positions(stream string, number int64) ([]Position, error) {
 	return l.Chunks.EventPositions(stream, number)
 }
 
-// Redact blanks the data of events, all of them or none. Once the work has begun it continues when
+// Redact blanks events, all of them or none. Once the work has begun it continues when
 // ctx ends. A Refused says which events cannot be redacted, ErrLocked says that another job is
 // switching chunk files, and an Unfinished says what is still to be done.
 func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
@@ -152,7 +152,7 @@ func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 		return nil, ErrLocked
 	}
 	defer hold.Unlock()
-	found, outcomes, err := judge(l, r.Events)
+	found, outcomes, err := judge(l, &r)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 		return nil, err
 	}
 	work := s.newPending(r.User, r.Reason)
-	work.Events = found
+	work.Events, work.Metadata = found, r.Metadata
 	defer s.opts.EndBackups()()
 	if err := s.begin(work); err != nil {
 		if e := s.settle(); e != nil {
@@ -185,11 +185,11 @@ func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 
 // judge finds all events. Those that are not redacted yet are returned by rising position, and what
 // is said of each in a dry run.
-func judge(l *eventlog.Log, events []Event) (found []pendingEvent, outcomes []Outcome, err error) {
+func judge(l *eventlog.Log, r *Request) (found []pendingEvent, outcomes []Outcome, err error) {
 	var refused Refused
 	refuse := func(e Event, why string) { refused.Events = append(refused.Events, clip(e.String())+": "+why) }
-	seen := make(map[Event]bool, len(events))
-	for _, e := range events {
+	seen := make(map[Event]bool, len(r.Events))
+	for _, e := range r.Events {
 		if seen[e] {
 			continue
 		}
@@ -212,7 +212,7 @@ func judge(l *eventlog.Log, events []Event) (found []pendingEvent, outcomes []Ou
 				continue
 			}
 			o := Outcome{Event: e.String(), Position: p.Position, Chunk: p.File, Status: StatusAlready}
-			if !p.Redacted {
+			if isWhole(p, r.Metadata) {
 				o.Status = StatusWould
 				found = append(found, pendingEvent{Stream: e.Stream, Number: e.Number, Position: p.Position, EventID: p.ID})
 			}
@@ -269,8 +269,16 @@ func (s *Service) Resume() error {
 	}
 	if work != nil {
 		s.opts.Logger.Info("finishing a redaction that an earlier process began", logkey.Events, len(work.Events))
-		if _, err := s.rewrite(l, work); err != nil {
-			return fmt.Errorf("finish the redaction that %s names: %w", filepath.Join(s.opts.Dir, pendingFile), err)
+		isTime := !work.Metadata
+		if !isTime {
+			if isTime, err = l.Reads.HasWithdrawn(work.labelled()); err != nil {
+				s.opts.Logger.Warn("some records of earlier redactions in the log cannot be read", logkey.Error, err)
+			}
+		}
+		if isTime {
+			if _, err := s.rewrite(l, work); err != nil {
+				return fmt.Errorf("finish the redaction that %s names: %w", filepath.Join(s.opts.Dir, pendingFile), err)
+			}
 		}
 		s.retry()
 	}
@@ -307,7 +315,7 @@ func (s *Service) recall(l *eventlog.Log) error {
 				if string(r.Type) != typeRedacted || json.Unmarshal(r.Data, &was) != nil {
 					return nil
 				}
-				work := pending{Time: was.Time, Events: was.Events}
+				work := pending{Time: was.Time, Events: was.Events, Metadata: was.Metadata}
 				found = append(found, work.entries()...)
 				return nil
 			}))
@@ -334,7 +342,9 @@ func (s *Service) rebuild(l *eventlog.Log) error {
 			continue
 		}
 		err = errors.Join(err, s.scan(l, c.Start, c.End, func(r *eventlog.Stored) {
-			found = append(found, entry{Position: r.Position, Stream: chunkfile.HashStream(string(r.Stream)), Number: r.Number, Time: now})
+			e := entry{Position: r.Position, Stream: chunkfile.HashStream(string(r.Stream)), Number: r.Number, Time: now}
+			e.Metadata = len(r.Metadata) > 0 && r.IsBare()
+			found = append(found, e)
 		}))
 		if s.ctx.Err() != nil {
 			return err

@@ -53,7 +53,7 @@ func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
 	if err := r.log.Postings().Scavenge(ctx, index.ScavengeOptions{
 		Keep: func(e index.Entry) (bool, error) {
 			k.yielder.every(yieldRecords)
-			return r.log.Chunks.Holds(e.Position)
+			return r.log.Chunks.Backs(e)
 		},
 		Pace: func(ctx context.Context, _ int64) error { return r.pace.wait(ctx) },
 		Done: func(t index.ScavengedTable) {

@@ -31,6 +31,10 @@ nothing of the data: neither its chunk files nor its Raft log. The node refuses 
 whose chunk is still being written, links, metadata and events that the server itself
 reads. Then it redacts nothing at all.
 
+With --metadata the metadata of the events go as well, and with them their tags and
+correlation ids: from then on no query and no condition finds the events by these, on
+any node, whether or not the other nodes have redacted.
+
 With --db the command asks the node that has this data folder open over its local socket,
 which the option EnableUnixSocket offers. Only its user and root may. With --node it asks
 over HTTP, as an administrator. With --all-nodes it asks every node of the cluster, the
@@ -52,6 +56,7 @@ type redactFlags struct {
 	clusterFlags
 	db, events, reason string
 	dryRun, allNodes   bool
+	metadata           bool
 	stderr             io.Writer
 	confirm            confirmation
 }
@@ -75,6 +80,7 @@ func redactCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVar(&f.events, "events", "", "the events, as number@stream, separated by commas")
 	flags.StringVar(&f.reason, "reason", "", "reason, for the record in the stream $redactions")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be redacted, and redact nothing")
+	flags.BoolVar(&f.metadata, "metadata", false, "redact the metadata, too")
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "redact on every node of the cluster of --node, followers first")
 	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
 	f.confirm.add(flags)
@@ -98,11 +104,14 @@ func (f *redactFlags) run(ctx context.Context, stdout io.Writer) error {
 		return cannot(errors.New("--db is one node on this machine: give it without --node and --all-nodes"))
 	}
 	if !f.dryRun {
-		where := cmp.Or(f.node, f.db)
+		where, what := cmp.Or(f.node, f.db), "the data"
+		if f.metadata {
+			what = "the data and the metadata"
+		}
 		if f.allNodes {
 			where = "every node of the cluster of " + where
 		}
-		if err := f.confirm.given(fmt.Sprintf("This blanks the data of %s on %s, for ever", visible(f.events), visible(where))); err != nil {
+		if err := f.confirm.given(fmt.Sprintf("This blanks %s of %s on %s, for ever", what, visible(f.events), visible(where))); err != nil {
 			return err
 		}
 	}
@@ -193,7 +202,7 @@ func (f *redactFlags) overSocket(ctx context.Context) ([]redactedNode, error) {
 // request is for the node that gets it, leader or not.
 func (f *redactFlags) request(dryRun bool) client.Request {
 	// JSON of texts never fails.
-	body, _ := json.Marshal(map[string]any{"events": strings.Split(f.events, ","), "reason": f.reason, "dryRun": dryRun})
+	body, _ := json.Marshal(map[string]any{"events": strings.Split(f.events, ","), "reason": f.reason, "dryRun": dryRun, "metadata": f.metadata})
 	return client.Request{
 		Method: http.MethodPost, Path: redactPath, Body: body, Stay: true,
 		Header: map[string]string{"Accept": client.MediaJSON, "Content-Type": client.MediaJSON},

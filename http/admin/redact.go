@@ -72,6 +72,8 @@ func parseRedaction(body []byte, user string) (r redact.Request, err error) {
 		Events []string `json:"events"`
 		Reason string   `json:"reason"`
 		DryRun bool     `json:"dryRun"`
+
+		Metadata bool `json:"metadata"`
 	}
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields()
@@ -84,7 +86,7 @@ func parseRedaction(body []byte, user string) (r redact.Request, err error) {
 	if len(fields.Events) > redact.MaxEvents {
 		return r, redact.ErrTooMany
 	}
-	r = redact.Request{Reason: fields.Reason, User: user, DryRun: fields.DryRun}
+	r = redact.Request{Reason: fields.Reason, User: user, DryRun: fields.DryRun, Metadata: fields.Metadata}
 	for _, text := range fields.Events {
 		e, err := redact.ParseEvent(text)
 		if err != nil {

@@ -1,10 +1,12 @@
 package inspect
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"path/filepath"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -21,6 +23,7 @@ type postingsCheck struct {
 	logSum     entrySum     // over the postings of records below checkpoint
 	reader     label.Reader
 	labels     []label.Label
+	bare       map[int64]bool // positions of events without metadata, which a redaction blanked
 }
 
 func (p *postingsCheck) dir() string { return filepath.Join(p.streams.n.o.IndexDir, postingsFolder) }
@@ -49,6 +52,13 @@ func (p *postingsCheck) close() error {
 // note takes a record of the log.
 func (p *postingsCheck) note(it chunkfile.Item, position int64) {
 	if position >= p.checkpoint {
+		return
+	}
+	if event.Flags(it.Flags())&event.FlagRedacted != 0 && len(bytes.TrimLeft(it.Metadata(), "\xff")) == 0 {
+		if p.bare == nil {
+			p.bare = map[int64]bool{}
+		}
+		p.bare[position] = true // It may be posted for what its metadata said, until a scavenge.
 		return
 	}
 	// Malformed tags are none.
@@ -81,7 +91,7 @@ func (p *postingsCheck) inspect() error {
 		if read++; read%(1<<20) == 0 && n.ctx.Err() != nil {
 			return n.ctx.Err()
 		}
-		if e != before && p.streams.mustExist(e.Position) {
+		if e != before && !p.bare[e.Position] && p.streams.mustExist(e.Position) {
 			sum.add(e.Hash, e.Number, e.Position)
 		}
 		before = e
