@@ -120,6 +120,7 @@ type Config struct {
 	SkipIndexVerify           bool // nothing to skip: tables are checked when they are read
 	ChunkCheckDays            int
 	MaxMemTableSize           int
+	PostingsMemory            int
 	MaxAutoMergeIndexLevel    int
 	UseIndexBloomFilters      bool
 	StreamExistenceFilterSize int64

@@ -289,6 +289,8 @@ func (c *Config) databaseOptions() []option {
 			doc: "Start without checking index tables that an older version has written. The node checks newer tables when it reads them."},
 		{name: "MaxMemTableSize", group: g, def: "1000000", target: intField(&c.MaxMemTableSize, 1, math.MaxInt32),
 			doc: "The number of index entries held in memory before the node writes a table."},
+		{name: "PostingsMemory", group: g, def: "67108864", target: intField(&c.PostingsMemory, 64<<10, math.MaxInt32),
+			doc: "The number of bytes that the index of categories, types and tags takes in memory before the node writes a table."},
 		{name: "MaxAutoMergeIndexLevel", group: g, def: "2147483647", target: intField(&c.MaxAutoMergeIndexLevel, 0, math.MaxInt32),
 			doc: "The highest level of index tables that the node merges by itself."},
 		{name: "UseIndexBloomFilters", group: g, def: "True", target: boolField(&c.UseIndexBloomFilters),

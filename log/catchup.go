@@ -52,7 +52,7 @@ func (l *Log) openPostings() (err error) {
 	l.postings, err = postings.Open(postings.Options{
 		Index: index.Options{
 			FS: l.opts.FS, Dir: filepath.Join(l.opts.IndexDir, postingsFolder), Logger: logger,
-			Name: "postings", Packed: true, MaxMemTable: postedInMemory, Stats: l.opts.Stats, ExistenceFilterMax: -1,
+			Name: "postings", Packed: true, MaxMemTable: max(1, l.opts.PostingsMemory/postingMemory), Stats: l.opts.Stats, ExistenceFilterMax: -1,
 			OnFatal:     func(err error) { _ = l.fail(fmt.Errorf("postings: %w", err)) },
 			BeforeFlush: func() { _ = l.syncer.Sync() }, // as for the index
 			Cluster:     l.cluster, Belongs: l.endsAt,
@@ -66,9 +66,8 @@ func (l *Log) openPostings() (err error) {
 
 const (
 	postingsFolder = "postings" // in the folder of the index
-	// entries of the index of postings in memory before they go to a file: each takes about 52
-	// bytes, and one table more may wait
-	postedInMemory = 600_000
+	// bytes of memory that a posting takes: about 52, and one table more may wait
+	postingMemory = 2 * 56
 )
 
 // appendEntry appends what the index is to know of a record.

@@ -28,11 +28,14 @@ const testDir = "/db"
 
 var testCluster = event.ID{0xc1, 1, 2, 3}
 
-// colliding returns two names with the same hash, other ones for each n but 0. XXH3 hashes 9 to 16
-// bytes by two words, each combined with a constant: where one of them becomes 0 their product is,
-// and the hash hangs on the other word alone.
-func colliding(n uint64) (a, b string) {
-	const low, high = 0x1f67b3b7a4a44072 ^ 0x78e5c0cc4ee679cb, 0x2172ffcc7dd05a82 ^ 0x8e2443f7744608b8
+// colliding returns two names with the same hash, other ones for each n but 0.
+func colliding(n uint64) (a, b string) { return collidingSeeded(n, 0) }
+
+// collidingSeeded is colliding for the hash with a seed. XXH3 hashes 9 to 16 bytes by two words,
+// each combined with a constant: where one of them becomes 0 their product is, and the hash hangs
+// on the other word alone.
+func collidingSeeded(n, seed uint64) (a, b string) {
+	low, high := 0x1f67b3b7a4a44072^0x78e5c0cc4ee679cb+seed, 0x2172ffcc7dd05a82^0x8e2443f7744608b8-seed
 	le := binary.LittleEndian
 	a = string(le.AppendUint64(le.AppendUint64(nil, low), n^high))
 	b = string(le.AppendUint64(le.AppendUint64(nil, bits.ReverseBytes64(n)^low), high))

@@ -22,9 +22,11 @@ type Options struct {
 	// error
 	ClusterID event.ID
 
-	Index       index.Options // FS, Dir, Logger, OnFatal and Stats are filled in
-	StreamCache int           // streams whose facts are kept, default 50,000
-	RecentIDs   int           // newest events whose ids are remembered, default 1,048,576
+	Index index.Options // FS, Dir, Logger, OnFatal and Stats are filled in
+	// bytes of memory for the index of postings until they go to a file, default 64 MiB
+	PostingsMemory int
+	StreamCache    int // streams whose facts are kept, default 50,000
+	RecentIDs      int // newest events whose ids are remembered, default 1,048,576
 	// bytes that truncate.chk may cut, default 256 MiB, negative: no limit
 	MaxTruncate  int64
 	SkipVerify   bool  // do not verify complete chunks in the background after start
@@ -86,6 +88,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.IndexDir == "" {
 		o.IndexDir = filepath.Join(o.Dir, "index")
+	}
+	if o.PostingsMemory <= 0 {
+		o.PostingsMemory = 64 << 20
 	}
 	if o.StreamCache <= 0 {
 		o.StreamCache = 50_000

@@ -54,7 +54,7 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 			MaxMemTable: c.MaxMemTableSize, MaxAutoMergeLevel: c.MaxAutoMergeIndexLevel,
 			NoBloom: !c.UseIndexBloomFilters, ExistenceFilterMax: filterSize(c.StreamExistenceFilterSize),
 		},
-		StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
+		PostingsMemory: c.PostingsMemory, StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
 		SkipVerify: c.SkipDbVerify, CheckEvery: time.Duration(c.ChunkCheckDays) * 24 * time.Hour, Now: n.opts.Now, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
 		OnFatal:  n.stopHard,
 		OnSync:   func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },

@@ -31,6 +31,8 @@ const (
 	// convertOneIn is how often a node is started with the other store of its Raft log, and
 	// converts it.
 	convertOneIn = 6
+	// postingsMemory is so little that nodes write and merge tables of postings all the time.
+	postingsMemory = 128 << 10
 	// keptLog bounds the log lines that a report shows of one node.
 	keptLog = 3000
 )
@@ -133,7 +135,7 @@ func (c *labCluster) arguments(i int) []string {
 	h := c.members[i].host
 	args := append(slices.Clone(nodeCommand), c.clock(i),
 		"--db", c.members[i].data(), "--log", filepath.Join(h.Dir(), "log"), "--insecure",
-		"--cluster-size", strconv.Itoa(c.o.nodes), "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
+		"--postings-memory", strconv.Itoa(postingsMemory), "--cluster-size", strconv.Itoa(c.o.nodes), "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
 	)
 	if c.o.nodes > 1 {
 		var seeds []string

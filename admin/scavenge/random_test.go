@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,10 +20,12 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/log/postings"
 )
 
 // errPowerCut ends every operation after the power was cut.
@@ -333,11 +336,29 @@ func (h *house) scavenge(done int) int {
 		if status.Result == scavenge.ResultSuccess {
 			newest := h.m.points[len(h.m.points)-1]
 			h.m.check(t, h.log, threshold(newest) <= 0)
+			h.checkPostings()
 			h.maybeReopen()
 			return len(h.m.points)
 		}
 		h.m.check(t, h.log, false)
 		h.maybeReopen()
+	}
+}
+
+// checkPostings looks for postings of records that are gone.
+func (h *house) checkPostings() {
+	h.t.Helper()
+	posted := label.Label{Kind: label.Type, Key: "type"}
+	walk := h.log.Postings().Walk(h.log.Tail().End, [][][]uint64{{{posted.Hash()}}}, false, math.MaxInt)
+	for at := int64(0); ; at++ {
+		position, found, err := walk.Next(at)
+		check.Must(h.t, err)
+		if found == postings.None {
+			return
+		}
+		if at = position; !check.Value(h.log.Chunks.Holds(at)).Must(h.t) {
+			h.t.Fatalf("position %d is posted, and its record is gone", at)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package index_test
 
 import (
 	"errors"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,6 +49,23 @@ func TestOtherShape(t *testing.T) {
 			}
 		}
 		rebuilt(t, fsys, dir, m)
+	})
+}
+
+// TestMergeOfLongLists: lists that take several blocks are whole after a merge.
+func TestMergeOfLongLists(t *testing.T) {
+	onShapes(t, func(t *testing.T, packed bool) {
+		x := open(t, index.Options{FS: vfs.NewMem(), Packed: packed, MaxAutoMergeLevel: -1})
+		defer func() { check.Must(t, x.Close()) }()
+		m := &model{packed: packed}
+		for range 3 {
+			fill(t, x, m, 3000, 3)
+			check.Must(t, x.Flush())
+		}
+		check.Must(t, x.Merge(t.Context()))
+		for k := range uint64(3) {
+			m.checkRange(t, x, spread(k), 0, math.MaxInt64, 3000)
+		}
 	})
 }
 
