@@ -356,7 +356,8 @@ func (h *house) checkPostings() {
 		if found == postings.None {
 			return
 		}
-		if at = position; !check.Value(h.log.Chunks.Holds(at)).Must(h.t) {
+		at = position
+		if e := (index.Entry{Hash: posted.Hash(), Number: at, Position: at}); !check.Value(h.log.Chunks.Backs(e)).Must(h.t) {
 			h.t.Fatalf("position %d is posted, and its record is gone", at)
 		}
 	}
