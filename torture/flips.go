@@ -42,6 +42,7 @@ var flipKinds = []struct{ kind, pattern string }{
 	{"indexmap", "index/indexmap"},
 	{"existence filter", "index/stream-existence/*"},
 	{"names of streams", "index/names/*"},
+	{"postings", "index/postings"},
 	{"index table", "index/????????-*"},
 	{"other file of the index", "index/*"},
 	{"Raft log", "raft/segments/*"},

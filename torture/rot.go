@@ -13,7 +13,7 @@ import (
 	"github.com/annalsdb/annals/internal/clock"
 )
 
-// rotMargin is left alone at both ends of a file: without what stands there a node does not start.
+// rotMargin is left alone at both ends of a chunk: without what stands there a node does not start.
 const rotMargin = 4096
 
 // rot is bytes that changed on a disk.
@@ -39,49 +39,64 @@ func (r *rot) healed() (bool, error) {
 	return err == nil && b[0] != r.is, errors.Join(err, f.Close())
 }
 
-// strikeRot changes a byte of a complete chunk of a node that runs. It strikes only when
+// strikeRot changes a byte of a file of a node that runs, one of those that match a pattern. It
+// spares the last ones, which may still be written, and a margin at both ends. It strikes only when
 // what it did before is healed.
-func strikeRot(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+func strikeRot(pattern string, spared int, margin int64) func(context.Context, *nemesis) (string, func(context.Context) error, error) {
+	return func(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+		node := n.anyVoter()
+		if whole, err := n.sound(); err != nil || !whole || !n.c.running(node) || !n.rebuilt(ctx) {
+			return "", nil, errors.Join(err, errNotNow)
+		}
+		files, err := filepath.Glob(filepath.Join(n.c.folder(node), filepath.FromSlash(pattern)))
+		if err != nil || len(files) <= spared {
+			return "", nil, errors.Join(err, errNotNow)
+		}
+		slices.Sort(files)
+		r := &rot{node: node, file: files[n.rng.IntN(len(files)-spared)], struck: n.line.now()}
+		n.rotten.Store(filepath.Base(r.file), true)
+		err = r.change(n.rng.Int64(), margin)
+		// A scavenge or a merge has just replaced it.
+		if errors.Is(err, errNotNow) || errors.Is(err, fs.ErrNotExist) {
+			return "", nil, errNotNow
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		n.rot = r
+		what := fmt.Sprintf("byte %d of %s of %s changes", r.at, filepath.Base(r.file), n.role(node))
+		if n.rng.IntN(2) == 0 {
+			return what, nil, nil // Its readers meet it.
+		}
+		return what + ", and it is started again", func(ctx context.Context) error {
+			return errors.Join(n.c.terminate(ctx, node), n.c.start(ctx, node))
+		}, nil
+	}
+}
+
+// strikeIndexLoss ends a node and removes its index of postings, which it builds again.
+func strikeIndexLoss(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	node := n.anyVoter()
-	if whole, err := n.sound(); err != nil || !whole || !n.c.running(node) || !n.rebuilt(ctx) {
-		return "", nil, errors.Join(err, errNotNow)
-	}
-	files, err := filepath.Glob(filepath.Join(n.c.folder(node), "chunk-[0-9]*.[0-9]*"))
-	if err != nil || len(files) < 2 {
-		return "", nil, errors.Join(err, errNotNow)
-	}
-	slices.Sort(files)
-	// The last one is still being written.
-	r := &rot{node: node, file: files[n.rng.IntN(len(files)-1)], struck: n.line.now()}
-	n.rotten.Store(filepath.Base(r.file), true)
-	err = r.change(n.rng.Int64())
-	// A scavenge has just replaced it.
-	if errors.Is(err, errNotNow) || errors.Is(err, fs.ErrNotExist) {
-		return "", nil, errNotNow
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	n.rot = r
-	what := fmt.Sprintf("byte %d of %s of %s changes", r.at, filepath.Base(r.file), n.role(node))
+	what := n.role(node) + " ends and loses its index of postings"
+	end := n.c.kill
 	if n.rng.IntN(2) == 0 {
-		return what, nil, nil // Its readers meet it.
+		end = func(node int) error { return n.c.terminate(ctx, node) }
 	}
-	return what + ", and it is started again", func(ctx context.Context) error {
-		return errors.Join(n.c.terminate(ctx, node), n.c.start(ctx, node))
-	}, nil
+	err := end(node)
+	return what, func(ctx context.Context) error { return n.c.start(ctx, node) },
+		errors.Join(err, os.RemoveAll(filepath.Join(n.c.folder(node), "index", "postings")))
 }
 
 // change changes a bit, chosen by chance, in the file.
-func (r *rot) change(chance int64) error {
+func (r *rot) change(chance, margin int64) error {
 	info, err := os.Stat(r.file)
 	if err != nil {
 		return err
 	}
-	if info.Size() <= 2*rotMargin {
+	if info.Size() <= 2*margin {
 		return errNotNow
 	}
-	r.at = rotMargin + (chance&(1<<60-1))%(info.Size()-2*rotMargin)
+	r.at = margin + (chance&(1<<60-1))%(info.Size()-2*margin)
 	r.is, err = flipBit(r.file, 8*r.at+chance>>60)
 	return err
 }
