@@ -1,10 +1,12 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
 )
@@ -182,6 +184,15 @@ func (g *Gathering) Write() (*event.Write, error) {
 	return &g.write, nil
 }
 
+// Shown tells of each conflict whether the caller may read its event: of others it learns the
+// position alone.
+func (n *Node) Shown(ctx context.Context, who *access.Principal, v *event.Violations) (shown []bool) {
+	for _, c := range v.Conditions {
+		shown = append(shown, n.Authorize(ctx, who, c.Event.Stream, access.ReadRight) == nil)
+	}
+	return shown
+}
+
 // ManyMetrics count writes to several streams. A nil one counts nothing.
 type ManyMetrics struct {
 	appends map[[2]string]*stats.Counter // by door and result
@@ -193,6 +204,7 @@ type ManyMetrics struct {
 const (
 	DoorSession = "session"
 	DoorRecords = "records"
+	DoorQuery   = "query"
 	DoorHTTP    = "http"
 )
 
@@ -204,7 +216,7 @@ func NewManyMetrics(r *stats.Registry) *ManyMetrics {
 		streams: r.Histogram("annals_multistream_streams", "Streams that a write to several streams writes to.", bounds[1:]),
 		checks:  r.Histogram("annals_multistream_checks", "Checks of a write to several streams.", bounds),
 	}
-	for _, door := range []string{DoorSession, DoorRecords, DoorHTTP} {
+	for _, door := range []string{DoorSession, DoorRecords, DoorQuery, DoorHTTP} {
 		for _, result := range []string{"written", "repeated", "violated", "refused"} {
 			m.appends[[2]string{door, result}] = r.Counter("annals_multistream_appends_total",
 				"Writes to several streams, by the door they came through and what became of them.",

@@ -72,7 +72,7 @@ func by(ctx context.Context, who string) context.Context {
 // methodOf finds a method, which is called as in "users.Users/Create".
 func methodOf(t testing.TB, name string) (full string, m protoreflect.MethodDescriptor) {
 	t.Helper()
-	if full = name; !strings.HasPrefix(name, "kurrentdb.") {
+	if full = name; !strings.HasPrefix(name, "kurrentdb.") && !strings.HasPrefix(name, "annals.") {
 		full = "event_store.client." + name
 	}
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(full, "/", ".")))

@@ -22,7 +22,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/grpc/query"
 )
 
 // As the hand decoders have it, what the generated messages have.
@@ -166,6 +168,30 @@ func same(t *testing.T, raw []byte, got byHand) bool {
 			unknown = unknown || onlyKnown(c.ProtoReflect()) != nil
 		}
 		return len(g.checks) == len(w.Checks) && sameRecords(t, g.records, w.Records) && (g.unknown != nil) == unknown
+	case *conditionalRequest:
+		w := want.(*query.AppendReq)
+		unknown := len(w.ProtoReflect().GetUnknown()) > 0
+		for i, c := range w.Checks {
+			if g.checks[i] != (streamCheck{true, c.Stream, c.ExpectedState}) {
+				return false
+			}
+			unknown = unknown || onlyKnown(c.ProtoReflect()) != nil
+		}
+		for i, c := range w.Conditions[:min(len(w.Conditions), api.MaxConditions)] {
+			of, wrong := queryOf(c.Query)
+			if got := &g.conditions[i]; !reflect.DeepEqual(got.query, of) || wrong == nil && c.After != nil && *c.After >= 0 && got.after != *c.After {
+				return false
+			}
+			unknown = unknown || onlyKnown(c.ProtoReflect()) != nil
+		}
+		records := make([]*v2.AppendRecord, len(w.Records)) // The same numbers.
+		for i, r := range w.Records {
+			records[i] = new(v2.AppendRecord)
+			if raw, err := proto.Marshal(r); err != nil || proto.Unmarshal(raw, records[i]) != nil {
+				return false
+			}
+		}
+		return len(g.checks) == len(w.Checks) && sameRecords(t, g.records, records) && (g.unknown != nil) == unknown
 	}
 	return false
 }
@@ -235,6 +261,14 @@ func decodeSamples() []proto.Message {
 		},
 	}
 	records := []*v2.AppendRecord{record, {Properties: map[string]*structpb.Value{"": {}}}, {RecordId: new("x"), Schema: &v2.SchemaInfo{}}, {Schema: &v2.SchemaInfo{Format: 1, Name: "t"}}}
+	seats := &query.Query{Items: []*query.Query_Item{{Types: []string{"t"}, Tags: []string{"seat:1", "show:2"}}, {Categories: []string{"c"}, Streams: []string{"s"}, Correlation: new("x")}}}
+	all = append(all, &query.AppendReq{
+		Records: []*query.AppendRecord{{RecordId: new("x"), Stream: "s", Data: []byte("data"), Schema: &query.AppendRecord_Schema{Format: 1, Name: "t"}}},
+		Checks:  []*query.AppendReq_StreamCheck{{Stream: "s", ExpectedState: -4}, {}},
+		Conditions: []*query.AppendReq_Condition{
+			{Query: seats, After: new(int64(7))}, {Query: &query.Query{All: true}}, {After: new(int64(-1))}, {Query: &query.Query{Items: []*query.Query_Item{{Correlation: new("")}}}},
+		},
+	})
 	all = append(all, &v2.AppendRequest{Stream: "s", Records: records, ExpectedRevision: new(int64(-4))}, &v2.AppendRequest{},
 		&v2.AppendRecordsRequest{Records: records[:1], Checks: []*v2.ConsistencyCheck{{}, {Type: &v2.ConsistencyCheck_StreamState{StreamState: &v2.ConsistencyCheck_StreamStateCheck{Stream: "c", ExpectedState: 7}}}}})
 	ids := []*shared.UUID{fuzzID, structured, {}}
@@ -274,7 +308,7 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, m := range []byHand{&appendRequest{isEvent: true}, &batchRequest{isFinal: true, correlation: []byte("x")}, &groupAnswer{reason: "x"}, &sessionRequest{stream: "x"}, &recordsRequest{checks: []streamCheck{{}}}} {
+		for _, m := range []byHand{&appendRequest{isEvent: true}, &batchRequest{isFinal: true, correlation: []byte("x")}, &groupAnswer{reason: "x"}, &sessionRequest{stream: "x"}, &recordsRequest{checks: []streamCheck{{}}}, &conditionalRequest{recordsRequest{checks: []streamCheck{{}}}}} {
 			before := bytes.Clone(raw)
 			if !same(t, raw, m) {
 				t.Errorf("%x is %+v", raw, m)
@@ -301,7 +335,7 @@ func FuzzDecodeParts(f *testing.F) {
 			}
 			raw = append(raw, part...)
 		}
-		for _, m := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest)} {
+		for _, m := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest), new(conditionalRequest)} {
 			if !same(t, raw, m) {
 				t.Errorf("%x is %+v", raw, m)
 			}
@@ -328,7 +362,7 @@ func TestDecodedIsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, decoded := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest)} {
+		for _, decoded := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest), new(conditionalRequest)} {
 			again := bytes.Clone(raw)
 			if !decoded.decode(again) {
 				continue

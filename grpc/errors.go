@@ -220,6 +220,9 @@ func (s *Server) answerTo(method string, err error) *problem {
 	if bad, ok := errors.AsType[*event.BadRequest](err); ok {
 		return plain(codes.InvalidArgument, bad.Text)
 	}
+	if behind, ok := errors.AsType[*api.NotReached](err); ok {
+		return plain(codes.Unavailable, behind.Error())
+	}
 	if building, ok := errors.AsType[*event.IndexBuilding](err); ok {
 		return plain(codes.FailedPrecondition, building.Error())
 	}

@@ -81,7 +81,9 @@ func positionOf(commit, prepare uint64) (int64, error) {
 
 // typeOf is the type of an event as text that a message may have: a header of HTTP can give any
 // bytes.
-func typeOf(r *event.Record) string { return strings.ToValidUTF8(r.Type, string(utf8.RuneError)) }
+func typeOf(r *event.Record) string { return validText(r.Type) }
+
+func validText(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }
 
 // ticksOf turns nanoseconds into the 100 ns ticks of the wire, since 1970 both.
 func ticksOf(nanoseconds int64) int64 { return nanoseconds / 100 }

@@ -182,7 +182,7 @@ func (f *inflow) press() bool {
 }
 
 // note takes what the client has sent next and claims it, as far as it is not claimed yet: before
-// anybody can receive it and give the claim back. It returns how many bytes it has claimed.
+// anyone can receive it and give the claim back. It returns how many bytes it has claimed.
 func (f *inflow) note(p []byte, claim *api.Claim) (unclaimed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

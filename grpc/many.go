@@ -17,6 +17,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/grpc/query"
 )
 
 // manyService appends to several streams at once.
@@ -27,7 +28,11 @@ type manyService struct {
 
 // isToMany reports whether a method appends to several streams.
 func isToMany(method string) bool {
-	return method == v2.StreamsService_AppendSession_FullMethodName || method == v2.StreamsService_AppendRecords_FullMethodName
+	switch method {
+	case v2.StreamsService_AppendSession_FullMethodName, v2.StreamsService_AppendRecords_FullMethodName, query.QueryService_Append_FullMethodName:
+		return true
+	}
+	return false
 }
 
 // gathering is a write to several streams while its call lasts.
@@ -61,7 +66,7 @@ func (s *Server) gather(ctx context.Context, door string, do func(g *gathering) 
 	}
 	s.opts.Many.Count(door, g.write, g.result, err)
 	if err != nil {
-		err = g.refusal(err)
+		err = g.refusal(ctx, err)
 	}
 	g.note(err)
 	return g, err
@@ -240,8 +245,16 @@ func (g *gathering) request(ctx context.Context, r *recordsRequest) error {
 			checked = append(checked, stream)
 		}
 	}
+	if len(r.conditions) > 0 {
+		checked = append(checked, event.IndexStream)
+	}
 	if err := g.s.opts.PermitMany(ctx, g.call.who(), written, checked); err != nil {
 		return err
+	}
+	for i := range r.conditions {
+		if err := g.Condition(r.conditions[i].query, r.conditions[i].after); err != nil {
+			return inField(fmt.Sprintf("conditions[%d]", i), err)
+		}
 	}
 	for i := range r.checks {
 		if err := g.Check(r.checks[i].stream, r.checks[i].expected); err != nil {
@@ -278,14 +291,23 @@ func (r *recordsRequest) form() error {
 			return badField(field+".stream_state.stream", field+": "+err.Error())
 		}
 	}
+	for i := range r.conditions {
+		if err := r.conditions[i].wrong; err != nil {
+			field := fmt.Sprintf("conditions[%d]", i)
+			return badField(field, field+": "+err.Error())
+		}
+	}
 	return nil
 }
 
 // refusal is the answer to an error of a write to several streams.
-func (g *gathering) refusal(err error) error {
+func (g *gathering) refusal(ctx context.Context, err error) error {
 	if violations, ok := errors.AsType[*event.Violations](err); ok {
-		if g.door == api.DoorSession {
+		switch g.door {
+		case api.DoorSession:
 			return conflictOf(violations, g.write.Many.Streams)
+		case api.DoorQuery:
+			return refusedBy(violations, len(g.write.Many.Checks), g.s.opts.Shown(ctx, g.call.who(), violations))
 		}
 		return violated(violations)
 	}

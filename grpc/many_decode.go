@@ -274,6 +274,8 @@ type recordsRequest struct {
 	records []record
 	checks  []streamCheck
 	unknown error
+
+	conditions []condition // of the service of queries alone
 }
 
 // streamCheck is what one stream must be like.
@@ -312,19 +314,24 @@ func (r *recordsRequest) decodeCheck(b []byte) bool {
 			r.unknown = cmp.Or(r.unknown, f.unknown("ConsistencyCheck"))
 			continue
 		}
-		c.given = true
-		state := fields{rest: f.bytes}
-		for state.next() {
-			switch state.tag {
-			case 1<<3 | isBytes:
-				c.stream, state.broken = string(state.bytes), !utf8.Valid(state.bytes)
-			case 2<<3 | isNumber:
-				c.expected = protowire.DecodeZigZag(state.number)
-			default:
-				r.unknown = cmp.Or(r.unknown, state.unknown("ConsistencyCheck.StreamStateCheck"))
-			}
+		f.broken = !r.decodeState(c, f.bytes, "ConsistencyCheck.StreamStateCheck")
+	}
+	return !f.broken
+}
+
+// decodeState takes what a stream must be like, of a message with a name.
+func (r *recordsRequest) decodeState(c *streamCheck, b []byte, name string) bool {
+	c.given = true
+	f := fields{rest: b}
+	for f.next() {
+		switch f.tag {
+		case 1<<3 | isBytes:
+			c.stream, f.broken = string(f.bytes), !utf8.Valid(f.bytes)
+		case 2<<3 | isNumber:
+			c.expected = protowire.DecodeZigZag(f.number)
+		default:
+			r.unknown = cmp.Or(r.unknown, f.unknown(name))
 		}
-		f.broken = state.broken
 	}
 	return !f.broken
 }

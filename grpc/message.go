@@ -27,6 +27,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/grpc/query"
 )
 
 // limits are how many bytes the messages of a call may have, not compressed.
@@ -42,6 +43,7 @@ const (
 	maxOptions = 128 << 10
 	maxRequest = 256 << 10
 	maxAnswers = 1 << 20 // of a consumer
+	maxQuery   = 2 * event.MaxQueryBytes
 )
 
 func limitsOf(method string) limits {
@@ -54,6 +56,10 @@ func limitsOf(method string) limits {
 		return limits{maxMessage, maxMessage, false, true}
 	case v2.StreamsService_AppendRecords_FullMethodName:
 		return limits{maxMessage, maxMessage, false, false}
+	case query.QueryService_Append_FullMethodName:
+		return limits{maxMessage, maxMessage, false, false}
+	case query.QueryService_Read_FullMethodName, query.QueryService_Subscribe_FullMethodName:
+		return limits{maxQuery, maxQuery, true, false}
 	case projections.Projections_Create_FullMethodName, projections.Projections_Update_FullMethodName:
 		return limits{maxSmallMessage, maxSmallMessage, true, false}
 	case persistent.PersistentSubscriptions_Read_FullMethodName:

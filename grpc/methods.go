@@ -11,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/grpc/monitoring"
 	"github.com/annalsdb/annals/grpc/operations"
+	"github.com/annalsdb/annals/grpc/query"
 	"github.com/annalsdb/annals/grpc/users"
 )
 
@@ -24,6 +25,11 @@ var methods = map[string]*api.Operation{
 
 	v2.StreamsService_AppendSession_FullMethodName: &api.AppendMany,
 	v2.StreamsService_AppendRecords_FullMethodName: &api.AppendMany,
+
+	query.QueryService_Read_FullMethodName:      &api.ReadStream,
+	query.QueryService_Subscribe_FullMethodName: &api.ReadStream,
+	query.QueryService_Append_FullMethodName:    &api.AppendMany,
+	query.QueryService_Head_FullMethodName:      &api.ReadStream,
 
 	persistent.PersistentSubscriptions_List_FullMethodName:             &api.ListGroups,
 	persistent.PersistentSubscriptions_GetInfo_FullMethodName:          &api.ListGroups,

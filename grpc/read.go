@@ -3,7 +3,7 @@ package grpcapi
 import (
 	"context"
 	"errors"
-	"sync"
+	"math"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/grpc/query"
 )
 
 // A read goes page by page. Each is sent before the next is read, so that the client's pace is that
@@ -29,8 +30,8 @@ type reading struct {
 	catchup.Cursor
 	s     *Server
 	q     readRequest
+	words wording
 	out   sender
-	rooms *sync.Pool
 	room  *event.Room // that pages are read into; nil while there are none
 	size  int         // events of the next page
 	claim *api.Claim  // of the memory of all requests
@@ -45,26 +46,35 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 	if err != nil {
 		return err
 	}
+	err = t.s.read(stream, q, &streamsWords{textIDs: q.textIDs})
+	if q.all {
+		return err
+	}
+	return onStream(q.stream, err)
+}
+
+// read does a read, or a subscription as long as it lasts.
+func (s *Server) read(stream grpc.ServerStream, q readRequest, words wording) error {
 	ctx := stream.Context()
-	term := t.s.term.now() // Before it is known that this node leads.
-	if err := t.s.freshly(ctx); err != nil {
+	term := s.term.now() // Before it is known that this node leads.
+	if err := s.freshly(ctx); err != nil {
 		return err
 	}
-	if err := t.s.authorize(ctx, q.stream, access.ReadRight); err != nil {
+	if err := s.authorize(ctx, q.stream, access.ReadRight); err != nil {
 		return err
 	}
-	release, err := t.share(ctx, &q)
+	release, err := s.share(ctx, &q)
 	if err != nil {
 		return err
 	}
 	defer release()
-	r := reading{Cursor: catchup.Cursor{Store: t.s.opts.Store, Stream: q.stream, All: q.all, Query: q.query, Backward: q.backward, Seen: -1, Last: -1},
-		s: t.s, q: q, out: sender{stream: stream}, rooms: &t.rooms, size: minReadPage, claim: new(api.Claim),
-		rights: linkRights{ctx, t.s, callOf(ctx)}}
-	t.s.needs(ctx, q.stream, access.ReadRight)
+	r := reading{Cursor: catchup.Cursor{Store: s.opts.Store, Stream: q.stream, All: q.all, Query: q.query, Backward: q.backward, Seen: -1, Last: -1},
+		s: s, q: q, words: words, out: sender{stream: stream}, size: minReadPage, claim: new(api.Claim),
+		rights: linkRights{ctx, s, callOf(ctx)}}
+	s.needs(ctx, q.stream, access.ReadRight)
 	defer r.leaveRoom()
 	if q.query != nil {
-		switch err := t.s.authorize(ctx, event.AllStream, access.ReadRight); {
+		switch err := s.authorize(ctx, event.AllStream, access.ReadRight); {
 		case errors.Is(err, event.ErrNotAuthorized):
 			r.judged = true
 		case err != nil:
@@ -73,28 +83,25 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 	}
 	switch {
 	case q.subscribed:
-		t.s.metrics.subscriptions.Add(1)
-		defer t.s.metrics.subscriptions.Add(-1)
-		err = (&following{reading: r}).run(ctx, term)
+		s.metrics.subscriptions.Add(1)
+		defer s.metrics.subscriptions.Add(-1)
+		return (&following{reading: r}).run(ctx, term)
+	case q.part != nil:
+		return r.find(ctx)
 	case q.all:
-		err = r.log(ctx)
-	default:
-		err = r.stream(ctx)
+		return r.log(ctx)
 	}
-	if q.all {
-		return err
-	}
-	return onStream(q.stream, err)
+	return r.stream(ctx)
 }
 
 // share gives the caller what a read takes part of: subscriptions are bounded with live tails, and
 // reads that have to look for their events among themselves.
-func (t *streamsService) share(ctx context.Context, q *readRequest) (release func(), err error) {
+func (s *Server) share(ctx context.Context, q *readRequest) (release func(), err error) {
 	switch {
 	case q.subscribed:
-		return t.s.take(ctx, api.Tail)
+		return s.take(ctx, api.Tail)
 	case q.filtered:
-		return t.s.take(ctx, api.Search)
+		return s.take(ctx, api.Search)
 	}
 	return func() {}, nil
 }
@@ -139,6 +146,32 @@ func (r *reading) log(ctx context.Context) error {
 		r.Next = r.q.from
 	}
 	return r.once(ctx, r.q.limit)
+}
+
+// find sends the position up to which the answer holds, and then what a query finds.
+func (r *reading) find(ctx context.Context) error {
+	q := r.q.part
+	if err := r.s.opts.Cover(ctx, q); err != nil {
+		return err
+	}
+	if err := r.out.message(&query.ReadResp{Position: positionOrNone(q.Until)}); err != nil {
+		return err
+	}
+	r.Next = q.From()
+	for left, more := r.q.limit, q.Until >= 0; more && left > 0; {
+		page, err := r.page(ctx, int(min(int64(r.size), left)), 0)
+		if err != nil {
+			return err
+		}
+		var events []event.Resolved
+		events, more = q.Take(page.Events, r.Next, page.More, len(page.Events), math.MaxInt)
+		sent, err := r.events(ctx, events)
+		if err != nil {
+			return err
+		}
+		left -= sent
+	}
+	return nil
 }
 
 // once sends events, so many at most, up to the end that a page finds.
@@ -239,10 +272,8 @@ func (r *reading) events(ctx context.Context, events []event.Resolved) (sent int
 func (r *reading) encodeAll(events []event.Resolved, size int) *[]byte {
 	room := mem.DefaultBufferPool().Get(size)
 	b := (*room)[:0]
-	var f eventFrame
 	for i := range events {
-		f.set(&events[i], r.q.textIDs, notRetried)
-		b = f.frameTo(b)
+		b = r.words.append(b, &events[i])
 	}
 	*room = b
 	return room
@@ -251,7 +282,7 @@ func (r *reading) encodeAll(events []event.Resolved, size int) *[]byte {
 // takeRoom returns the memory that pages are read into.
 func (r *reading) takeRoom() *event.Room {
 	if r.room == nil {
-		if r.room, _ = r.rooms.Get().(*event.Room); r.room == nil {
+		if r.room, _ = r.s.rooms.Get().(*event.Room); r.room == nil {
 			r.room = new(event.Room)
 		}
 	}
@@ -261,7 +292,7 @@ func (r *reading) takeRoom() *event.Room {
 // leaveRoom gives the memory of pages to others.
 func (r *reading) leaveRoom() {
 	if r.room != nil {
-		r.rooms.Put(r.room)
+		r.s.rooms.Put(r.room)
 		r.room = nil
 	}
 	r.claim.Release()

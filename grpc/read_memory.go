@@ -25,7 +25,7 @@ func (r *reading) roomFor(ctx context.Context) (maxPayload int, err error) {
 		return 0, err
 	}
 	if r.room != nil { // It may be a large one.
-		r.rooms.Put(r.room)
+		r.s.rooms.Put(r.room)
 	}
 	r.room = new(event.Room)
 	return sparePayload, nil
@@ -56,6 +56,6 @@ func (r *reading) event(ctx context.Context, e *event.Resolved) (isThere bool, e
 		case err != nil:
 			return nil, err
 		}
-		return frameOf(whole, r.q.textIDs, notRetried), nil
+		return r.words.one(whole), nil
 	})
 }

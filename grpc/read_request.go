@@ -8,6 +8,7 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc/codes"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/match"
@@ -31,7 +32,9 @@ type readRequest struct {
 	subscribed bool
 	limit      int64 // of events, unless subscribed
 
-	query *event.Query // an index is read, whose name the filter has; nil: none is
+	// finds what is read: that of an index, whose name the filter has; nil: no query does
+	query *event.Query
+	part  *api.QueryRead // of the log, in which the query is read once; nil: all
 
 	filtered bool
 	filter   match.Filter

@@ -6,10 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 )
@@ -64,10 +60,10 @@ func (f *following) follow(ctx context.Context) error {
 		return err
 	}
 	f.told, f.at = f.Next, time.Now()
-	if err := f.out.message(&streams.ReadResp{Content: &streams.ReadResp_Confirmation{
-		Confirmation: &streams.ReadResp_SubscriptionConfirmation{SubscriptionId: uuid.NewString()},
-	}}); err != nil {
-		return err
+	if begun := f.words.begun(); begun != nil {
+		if err := f.out.message(begun); err != nil {
+			return err
+		}
 	}
 	for isLive := false; ; {
 		more, err := f.read(ctx)
@@ -99,10 +95,12 @@ func (f *following) begin(ctx context.Context) error {
 		case beginsAtEnd:
 			f.Next = f.s.opts.Store.LogEnd()
 		case beginsAt:
-			f.Next, f.After = f.q.from, true
-			if f.q.query == nil {
-				return f.Check(ctx)
+			if f.q.query != nil { // Any position is one.
+				f.Next = min(f.q.from, math.MaxInt64-1) + 1
+				break
 			}
+			f.Next, f.After = f.q.from, true
+			return f.Check(ctx)
 		}
 		return nil
 	}
@@ -191,10 +189,7 @@ func (f *following) bury(ctx context.Context) error {
 // checkpoint tells up to where the log was looked at.
 func (f *following) checkpoint() error {
 	f.looked = 0
-	at := uint64(f.Seen)
-	return f.out.message(&streams.ReadResp{Content: &streams.ReadResp_Checkpoint_{
-		Checkpoint: &streams.ReadResp_Checkpoint{CommitPosition: at, PreparePosition: at, Timestamp: timestamppb.Now()},
-	}})
+	return f.out.message(f.words.checkpoint(f.Seen))
 }
 
 // caughtUp tells that all there was has been sent.
@@ -208,15 +203,7 @@ func (f *following) caughtUp() error {
 	if err != nil {
 		return err
 	}
-	c := &streams.ReadResp_CaughtUp{Timestamp: timestamppb.Now()}
-	switch {
-	case f.Seen < 0:
-	case f.q.all:
-		c.Position = &streams.ReadResp_Position{CommitPosition: uint64(f.Seen), PreparePosition: uint64(f.Seen)}
-	default:
-		c.StreamRevision = new(f.Seen)
-	}
-	return f.out.message(&streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: c}})
+	return f.out.message(f.words.caughtUp(f.Seen, f.q.all))
 }
 
 // wait returns when there may be more, and the caller may still see it.

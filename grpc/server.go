@@ -20,6 +20,7 @@ import (
 
 	"github.com/annalsdb/annals/grpc/monitoring"
 	"github.com/annalsdb/annals/grpc/operations"
+	"github.com/annalsdb/annals/grpc/query"
 	"github.com/annalsdb/annals/grpc/users"
 	"github.com/annalsdb/annals/internal/http1"
 )
@@ -58,6 +59,8 @@ type Server struct {
 	drain    context.CancelFunc
 
 	term leadership
+
+	rooms sync.Pool // of *event.Room: memory of pages for the reads that run
 }
 
 // method is a method of a service.
@@ -89,6 +92,9 @@ func (s *Server) register() {
 	many := &manyService{s: s}
 	v2.RegisterStreamsServiceServer(all, many)
 	s.methods[v2.StreamsService_AppendRecords_FullMethodName].handler = many.records
+	queries := &queryService{s: s}
+	query.RegisterQueryServiceServer(all, queries)
+	s.methods[query.QueryService_Append_FullMethodName].handler = queries.append
 	if s.opts.Subscriptions != nil {
 		persistent.RegisterPersistentSubscriptionsServer(all, &persistentService{s: s})
 	}

@@ -1,8 +1,6 @@
 package grpcapi
 
 import (
-	"sync"
-
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 )
 
@@ -10,6 +8,4 @@ import (
 type streamsService struct {
 	streams.UnimplementedStreamsServer
 	s *Server
-
-	rooms sync.Pool // of *event.Room: memory of pages for the reads that run
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/grpc/query"
 )
 
 // soundStore does every write that is sound at once.
@@ -222,12 +223,16 @@ func FuzzBatchAppend(f *testing.F) {
 	})
 }
 
-// FuzzAppendMany has both methods that append to several streams.
+// FuzzAppendMany has the methods that append to several streams.
 func FuzzAppendMany(f *testing.F) {
 	record := &v2.AppendRecord{Stream: "s", Data: []byte("{}"), Schema: &v2.SchemaInfo{Format: 1, Name: "t"}}
 	f.Add(toBytes(f, &v2.AppendRequest{Stream: "s", Records: []*v2.AppendRecord{record, record}}, &v2.AppendRequest{Stream: "r", Records: []*v2.AppendRecord{record}, ExpectedRevision: new(int64(3))}))
 	f.Add(toBytes(f, &v2.AppendRecordsRequest{Records: []*v2.AppendRecord{record}, Checks: []*v2.ConsistencyCheck{{}}}))
 	f.Add(toBytes(f, &v2.AppendRecordsRequest{Records: []*v2.AppendRecord{record, record}}))
+	f.Add(toBytes(f, &query.AppendReq{
+		Records:    []*query.AppendRecord{{Stream: "s", Schema: &query.AppendRecord_Schema{Format: 1, Name: "t"}}},
+		Conditions: []*query.AppendReq_Condition{{Query: &query.Query{All: true}}},
+	}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m := &manyService{s: soundService(t).s}
 		fault := func(err error) {
@@ -248,6 +253,11 @@ func FuzzAppendMany(f *testing.F) {
 		ctx := newFakeCall[int, int](nil, nil).ctx
 		_, err = m.s.gather(ctx, api.DoorRecords, func(g *gathering) error { return g.request(ctx, &r) })
 		fault(err)
+		var c conditionalRequest
+		if c.decode(message) {
+			_, err = m.s.gather(ctx, api.DoorQuery, func(g *gathering) error { return g.request(ctx, &c.recordsRequest) })
+			fault(err)
+		}
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/annalsdb/annals/grpc/monitoring"
 	"github.com/annalsdb/annals/grpc/operations"
+	"github.com/annalsdb/annals/grpc/query"
 	"github.com/annalsdb/annals/grpc/users"
 )
 
@@ -34,6 +35,7 @@ var services = map[string]string{
 	"event_store.client.operations.Operations":                            "StartScavenge StopScavenge Shutdown MergeIndexes ResignNode SetNodePriority RestartPersistentSubscriptions",
 	"event_store.client.monitoring.Monitoring":                            "Stats",
 	"kurrentdb.protocol.v2.streams.StreamsService":                        "AppendSession AppendRecords",
+	"annals.query.v1.QueryService":                                        "Read Subscribe Append Head",
 }
 
 const (
@@ -60,6 +62,10 @@ var calls = map[string]string{
 	"Operations.SetNodePriority":                "SetNodePriorityReq " + empty,
 	"Operations.RestartPersistentSubscriptions": empty + " " + empty,
 	"Monitoring.Stats":                          "StatsReq stream StatsResp",
+	"QueryService.Read":                         "ReadReq stream ReadResp",
+	"QueryService.Subscribe":                    "SubscribeReq stream SubscribeResp",
+	"QueryService.Append":                       "AppendReq AppendResp",
+	"QueryService.Head":                         "HeadReq HeadResp",
 }
 
 // messages are the fields of our messages with their numbers and kinds, and the
@@ -100,6 +106,29 @@ var messages = map[string]string{
 	"monitoring.StatsReq":                    "1 use_metadata bool, 4 refresh_time_period_in_ms uint64",
 	"monitoring.StatsResp":                   "1 stats repeated StatsResp.StatsEntry",
 	"monitoring.StatsResp.StatsEntry":        "1 key string, 2 value string",
+
+	"annals.query.v1.Query":                        "1 items repeated Query.Item, 2 all bool",
+	"annals.query.v1.Query.Item":                   "1 types repeated string, 2 tags repeated string, 3 categories repeated string, 4 streams repeated string, 5 correlation string",
+	"annals.query.v1.Event":                        "1 position int64, 2 stream string, 3 number int64, 4 id string, 5 type string, 6 created int64, 7 is_json bool, 8 data bytes, 9 metadata bytes, 10 tags repeated string, 11 redacted bool",
+	"annals.query.v1.ReadReq":                      "1 query Query, 2 after int64, 3 until int64, 4 limit int64, 5 backward bool, 6 no_data bool",
+	"annals.query.v1.ReadResp":                     "1 position int64, 2 event Event",
+	"annals.query.v1.SubscribeReq":                 "1 query Query, 2 after int64",
+	"annals.query.v1.SubscribeResp":                "1 event Event, 2 caught_up SubscribeResp.CaughtUp, 3 checkpoint SubscribeResp.Checkpoint",
+	"annals.query.v1.SubscribeResp.CaughtUp":       "1 position int64",
+	"annals.query.v1.SubscribeResp.Checkpoint":     "1 position int64",
+	"annals.query.v1.AppendReq":                    "1 records repeated AppendRecord, 2 checks repeated AppendReq.StreamCheck, 3 conditions repeated AppendReq.Condition",
+	"annals.query.v1.AppendReq.StreamCheck":        "1 stream string, 2 expected_state sint64",
+	"annals.query.v1.AppendReq.Condition":          "1 query Query, 2 after int64",
+	"annals.query.v1.AppendRecord":                 "1 record_id string, 2 properties repeated AppendRecord.PropertiesEntry, 3 schema AppendRecord.Schema, 4 data bytes, 5 stream string",
+	"annals.query.v1.AppendRecord.PropertiesEntry": "1 key string, 2 value google.protobuf.Value",
+	"annals.query.v1.AppendRecord.Schema":          "1 format enum 0 FORMAT_UNSPECIFIED 1 FORMAT_JSON 2 FORMAT_PROTOBUF 3 FORMAT_AVRO 4 FORMAT_BYTES, 2 name string, 3 id string",
+	"annals.query.v1.AppendResp":                   "1 position int64, 2 streams repeated AppendResp.Span, 3 repeated bool",
+	"annals.query.v1.AppendResp.Span":              "1 stream string, 2 first int64, 3 last int64",
+	"annals.query.v1.Violation":                    "1 checks repeated Violation.Check, 2 conditions repeated Violation.Conflict, 3 position int64",
+	"annals.query.v1.Violation.Check":              "1 index int32, 2 stream string, 3 expected sint64, 4 actual sint64",
+	"annals.query.v1.Violation.Conflict":           "1 index int32, 2 position int64, 3 stream string, 4 number int64, 5 id string, 6 type string",
+	"annals.query.v1.HeadReq":                      noField,
+	"annals.query.v1.HeadResp":                     "1 position int64",
 }
 
 // TestContract: the names and numbers on the wire are those that clients were built with.
@@ -124,6 +153,7 @@ func TestContract(t *testing.T) {
 		users.File_grpc_proto_users_proto,
 		operations.File_grpc_proto_operations_proto,
 		monitoring.File_grpc_proto_monitoring_proto,
+		query.File_grpc_proto_query_proto,
 	} {
 		for i := range f.Services().Len() {
 			service := f.Services().Get(i)

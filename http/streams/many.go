@@ -58,7 +58,7 @@ func (s *Handlers) AppendMany(ctx context.Context, x *request.Request) (err erro
 		}
 		x.Node.Many.Count(api.DoorHTTP, many, done, err)
 		if v, ok := errors.AsType[*event.Violations](err); ok {
-			return &violations{v, len(many.Many.Checks), s.mayRead(ctx, x, v)}
+			return &violations{v, len(many.Many.Checks), x.Node.Shown(ctx, &x.Who, v)}
 		}
 		if err == nil {
 			sendMany(x, written, &done)
@@ -97,13 +97,6 @@ type violations struct {
 	checks int // of the request
 	// whether the caller may read the event of each conflict: of others it learns the position
 	shown []bool
-}
-
-func (s *Handlers) mayRead(ctx context.Context, x *request.Request, v *event.Violations) (shown []bool) {
-	for _, c := range v.Conditions {
-		shown = append(shown, x.Node.Permit(ctx, &api.ReadStream.May, &x.Who, c.Event.Stream, "") == nil)
-	}
-	return shown
 }
 
 func (v *violations) Unwrap() error { return v.Violations }
