@@ -45,11 +45,7 @@ type decision struct {
 	checks     []client.Check
 	plain      bool // by the path of its stream, without conditions and checks
 
-	// What the last answer told.
-	position  int64 // of the last event; of a refusal, up to which the log was looked at
-	repeated  bool
-	conflicts []broken // conditions
-	broken    []broken // checks
+	told manyAnswer // the last one
 }
 
 func (d *decision) tags() (tags []string) {
@@ -60,8 +56,7 @@ func (d *decision) tags() (tags []string) {
 }
 
 func (d *decision) String() string {
-	return fmt.Sprintf("decision with tags %v, conditions %s, checks %v, answered with position %d, conflicts %v, broken checks %v",
-		d.tags(), asJSON(d.conditions), d.checks, d.position, d.conflicts, d.broken)
+	return fmt.Sprintf("decision with tags %v, conditions %s, checks %v, answered %+v", d.tags(), asJSON(d.conditions), d.checks, d.told)
 }
 
 // decider is a client that reads by queries on any node, and writes under the condition that what
@@ -210,7 +205,7 @@ func (d *decider) take(ctx context.Context, dec *decision, s *stream) {
 	if o.outcome != done {
 		return
 	}
-	if dec.repeated && o.attempts == 1 {
+	if dec.told.Repeated && o.attempts == 1 {
 		d.find.add(kindIdempotence, "it was never sent before, and is said to be repeated: %s", d.ids.describe(first, o))
 	}
 	d.count.add(ofDecisions, decided[d.ids.game(first)], 1)
@@ -247,18 +242,17 @@ func (dec *decision) judge(a *answer, err error) verdict {
 	if v.outcome != done && v.outcome != conflict {
 		return v
 	}
-	var said manyAnswer
-	if err := a.Decode(&said); err != nil && (a.Status == http.StatusCreated || a.Status == http.StatusConflict) {
+	told := manyAnswer{}
+	if err := a.Decode(&told); err != nil && (a.Status == http.StatusCreated || a.Status == http.StatusConflict) {
 		v.outcome, v.odd = pending, err.Error()
 		return v
 	}
-	switch {
-	case a.Status == http.StatusCreated && len(said.Streams) == 1:
-		v.number = said.Streams[0].First
-	case a.Status != http.StatusConflict || len(said.Conditions)+len(said.Checks) == 0:
+	switch dec.told = told; {
+	case a.Status == http.StatusCreated && len(told.Streams) == 1:
+		v.number = told.Streams[0].First
+	case a.Status != http.StatusConflict:
 		v.outcome, v.odd = refused, a.String()
 	}
-	dec.position, dec.repeated, dec.conflicts, dec.broken = said.Position, said.Repeated, said.Conditions, said.Checks
 	return v
 }
 
@@ -272,7 +266,7 @@ func (d *decider) again(ctx context.Context) {
 	switch v := retry.judge(a, err); {
 	case v.outcome == pending || v.outcome == refused && v.odd == "":
 		d.wander()
-	case v.outcome != done || v.number != o.number || !retry.repeated || retry.position != o.decision.position:
+	case v.outcome != done || v.number != o.number || !retry.told.Repeated || retry.told.Position != o.decision.told.Position:
 		d.find.add(kindIdempotence, "%s; sent again: %s", d.ids.describe(first, o), a)
 	default:
 		d.count.add(ofDecisions, "sentAgain", 1)

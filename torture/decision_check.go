@@ -3,9 +3,9 @@ package torture
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sort"
-	"strconv"
 
 	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
@@ -66,7 +66,7 @@ func (l *ledger) decisions() {
 		if at, there := d.at[first]; there && o.kind == opDecision && !o.decision.plain {
 			d.held(first, o, at)
 			if o.outcome == done {
-				acks = append(acks, ack{o.ret, o.decision.position})
+				acks = append(acks, ack{o.ret, o.decision.told.Position})
 			}
 		}
 	})
@@ -77,7 +77,7 @@ func (l *ledger) decisions() {
 	l.hist.each(func(first ref, o *op) {
 		if o.kind == opDecision && o.outcome == conflict {
 			known := acks[sort.Search(len(acks), func(i int) bool { return acks[i].ret >= max(1, o.call) })-1].position
-			if known > o.decision.position {
+			if known > o.decision.told.Position {
 				l.find.add(kindStale, "position %d was acknowledged before: %s", known, l.ids.describe(first, o))
 			}
 			d.refused(first, o)
@@ -130,38 +130,38 @@ func (d *decisionLog) held(first ref, o *op, at int) {
 		}
 	}
 	last := at + int(o.count) - 1
-	if o.outcome == done && (last >= len(d.all) || d.all[last].Position != dec.position) {
+	if o.outcome == done && (last >= len(d.all) || d.all[last].Position != dec.told.Position) {
 		d.find.add(kindOrder, "its last event is not at the position answered: %s", d.ids.describe(first, o))
 	}
 }
 
 // refused judges a refusal.
 func (d *decisionLog) refused(first ref, o *op) {
-	dec, told := o.decision, 0
+	dec := o.decision
+	condition := func(index int, e *client.Found) string {
+		return fmt.Sprintf("condition %d by %s at %d, %s, %d@%s", index, e.ID, e.Position, e.Type, e.Number, e.Stream)
+	}
+	var told, want []string
 	for i := range dec.conditions {
-		e := d.match(&dec.conditions[i], dec.position)
-		at := slices.IndexFunc(dec.conflicts, func(b broken) bool { return b.Index == i })
-		if at >= 0 {
-			told++
-		}
-		if (e == nil) != (at < 0) || e != nil && (dec.conflicts[at].Event.Position != e.Position || dec.conflicts[at].Event.ID != e.ID ||
-			dec.conflicts[at].Event.Stream != e.Stream || dec.conflicts[at].Event.Number != e.Number || dec.conflicts[at].Event.Type != e.Type) {
-			d.find.add(kindCondition, "the first event that fails condition %d is %+v: %s", i, e, d.ids.describe(first, o))
+		if e := d.match(&dec.conditions[i], dec.told.Position); e != nil {
+			want = append(want, condition(i, e))
 		}
 	}
 	for i, c := range dec.checks {
 		of := d.by[c.Stream]
-		number := sort.Search(len(of), func(k int) bool { return d.all[of[k]].Position > dec.position }) - 1
-		at := slices.IndexFunc(dec.broken, func(b broken) bool { return b.Index == i })
-		if at >= 0 {
-			told++
-		}
-		if (int64(number) == c.Expected) != (at < 0) || at >= 0 && string(dec.broken[at].Actual) != strconv.Itoa(number) {
-			d.find.add(kindCondition, "%s was at %d: %s", c.Stream, number, d.ids.describe(first, o))
+		number := sort.Search(len(of), func(k int) bool { return d.all[of[k]].Position > dec.told.Position }) - 1
+		if int64(number) != c.Expected {
+			want = append(want, fmt.Sprintf("check %d, %d", i, number))
 		}
 	}
-	if told == 0 || told != len(dec.conflicts)+len(dec.broken) {
-		d.find.add(kindCondition, "it was refused for other reasons than it gave: %s", d.ids.describe(first, o))
+	for _, b := range dec.told.Conditions {
+		told = append(told, condition(b.Index, &b.Event))
+	}
+	for _, b := range dec.told.Checks {
+		told = append(told, fmt.Sprintf("check %d, %s", b.Index, b.Actual))
+	}
+	if len(want) == 0 || !slices.Equal(told, want) {
+		d.find.add(kindCondition, "it was refused by %q, and %q failed: %s", told, want, d.ids.describe(first, o))
 	}
 }
 
