@@ -14,6 +14,7 @@ func (d *Decider) conditions(v *event.Violations) (done *event.Written, err erro
 	if len(conditions) == 0 {
 		return nil, nil
 	}
+	begun := d.now()
 	if d.building {
 		if d.pending.building == nil {
 			d.pending.building = d.pending.fresh()
@@ -34,6 +35,7 @@ func (d *Decider) conditions(v *event.Violations) (done *event.Written, err erro
 			hit, err = d.pending.first(&c.Query, c.After, d.shows)
 		} else if err == nil {
 			if done, err = d.before(hit); done != nil {
+				d.metrics.repeat(d.many.w)
 				return done, nil
 			}
 		}
@@ -44,6 +46,7 @@ func (d *Decider) conditions(v *event.Violations) (done *event.Written, err erro
 			v.Conditions = append(v.Conditions, event.Conflict{Index: i, Event: *hit})
 		}
 	}
+	d.metrics.judge(len(conditions), len(v.Conditions), d.now().Sub(begun))
 	return nil, nil
 }
 

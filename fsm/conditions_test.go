@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/fsm"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/stats"
 )
 
 // conditional plays writes with conditions, of which entries are decided, in flight and applied.
@@ -193,7 +194,9 @@ func TestConditionsOfRepeatedWrites(t *testing.T) {
 	l.flush()
 	again := l.write(w)
 	check.Equal(t, fmt.Sprint(again.Idempotent, again.Position, again.Streams), fmt.Sprint(true, first.Position, first.Streams), "repeated")
+	registry := new(stats.Registry)
 	forgets := fsm.NewDecider(forgetful{l.log.Facts}, l.now)
+	forgets.Watch(registry)
 	check.Must(t, forgets.Reset())
 	d := forgets.Decide(w)
 	check.Equal(t, fmt.Sprint(d.Written.Idempotent, d.Written.Position, d.Written.Streams, d.Err), fmt.Sprint(true, first.Position, first.Streams, nil), "ids are forgotten")
@@ -205,6 +208,17 @@ func TestConditionsOfRepeatedWrites(t *testing.T) {
 	}
 	other.Many.Conditions[0].After = math.MaxInt64 - 1
 	check.Equal(t, forgets.Decide(other).Err.Error(), "Position 9223372036854775806 lies beyond the end of the log.", "a position of another log")
+	other.Many.Conditions = []event.Condition{{Query: taken, After: first.Position}, {Query: taken, After: first.Position}, {Query: taken, After: 0}}
+	check.Equal(t, errors.As(forgets.Decide(other).Err, &v), true, "two hold and one fails")
+	counts := map[string]float64{}
+	registry.Each(func(s stats.Sample) {
+		if s.Name == "annals_conditions_total" {
+			counts[s.Labels[0].Value] = s.Value
+		} else if s.Histogram != nil {
+			counts[s.Name] = float64(s.Histogram.Count)
+		}
+	})
+	check.Equal(t, fmt.Sprint(counts), "map[annals_condition_decide_seconds:2 failed:2 held:2 repeated:1]", "counts")
 }
 
 // forgetful remembers no ids.

@@ -63,6 +63,8 @@ type Decider struct {
 	completes bool   // it holds a scavenge point and takes nothing more
 
 	many many
+
+	metrics *conditionMetrics // nil: nothing is counted
 }
 
 // NewDecider returns a decider over the given log. Reset must be called before the first decision.

@@ -61,6 +61,7 @@ func (d *Decider) appendMany(w *event.Write) event.Decision {
 		}
 	}
 	if done == len(m.written) {
+		d.metrics.repeat(w)
 		return d.repeated()
 	}
 	v := &event.Violations{Position: d.end() - 1}

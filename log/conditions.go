@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -24,6 +25,7 @@ const (
 func (f *Facts) Look(ctx context.Context, w *event.Write) (*event.Write, error) {
 	ctx, cancel := context.WithTimeout(ctx, conditionTime)
 	defer cancel()
+	defer f.metrics.looks.ObserveSince(time.Now())
 	looked, many := *w, *w.Many
 	looked.Many, many.Conditions = &many, make([]event.Condition, len(w.Many.Conditions))
 	for i, c := range w.Many.Conditions {
@@ -78,6 +80,7 @@ func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, show
 		switch {
 		case walk != nil && !q.All:
 			f.metrics.conditioned.Inc()
+			defer func() { f.metrics.lookedFor.Observe(float64(walk.Read())) }()
 			found = walk
 		case walk == nil && v.tail.End-from > conditionScan:
 			return f.postings.Missing()
@@ -110,6 +113,9 @@ func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, show
 			}
 		}
 	})
+	if errors.Is(err, event.ErrTooWide) {
+		f.metrics.wide.Inc()
+	}
 	return hit, err
 }
 

@@ -10,6 +10,12 @@ import (
 // syncBounds are buckets for the time that a sync takes, in seconds.
 var syncBounds = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 
+// Buckets for the time that a look takes, in seconds, and for the postings that it reads.
+var (
+	lookBounds    = []float64{0.00001, 0.0001, 0.001, 0.01, 0.1, 0.5, 1, 5}
+	postingBounds = []float64{0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000}
+)
+
 // metrics are those of a log, from when it was opened.
 type metrics struct {
 	reads      reads
@@ -28,6 +34,10 @@ type metrics struct {
 	falseHits, hiddenHits, deniedHits *stats.Counter // of queries
 	queried, conditioned              *stats.Counter // reads of postings
 	malformedTags                     *stats.Counter
+
+	wide      *stats.Counter   // conditions that could not be judged
+	looks     *stats.Histogram // how long the looks for the conditions of a write took
+	lookedFor *stats.Histogram // postings that a look for one condition read
 }
 
 // reads counts what readers were given: one update for a page of records. It is
@@ -81,7 +91,9 @@ const (
 	hitsMisses, hitsMissesHelp       = "eventstore_cache_hits_misses", "Lookups in a cache that found, or did not find, what they were for."
 	cacheBytes, cacheBytesHelp       = "eventstore_cache_resources_bytes", "Memory that caches take, and may take."
 	postingsReads, postingsReadsHelp = "annals_postings_reads_total", "Reads of postings, by whether they answer pages and subscriptions or judge conditions of writes."
-	cacheCount, cacheCountHelp       = "eventstore_cache_resources_entries", "Entries of caches, and how many there may be."
+	// also of package fsm
+	Conditions, ConditionsHelp = "annals_conditions_total", "Conditions of writes that were judged, by what became of them."
+	cacheCount, cacheCountHelp = "eventstore_cache_resources_entries", "Entries of caches, and how many there may be."
 )
 
 func newMetrics(r *stats.Registry) metrics {
@@ -100,6 +112,9 @@ func newMetrics(r *stats.Registry) metrics {
 		queried:       r.Counter(postingsReads, postingsReadsHelp, labelled("source", "query")),
 		conditioned:   r.Counter(postingsReads, postingsReadsHelp, labelled("source", "condition")),
 		malformedTags: r.Counter("annals_postings_malformed_tags_total", "Events that were posted without their tags, because these are malformed."),
+		wide:          r.Counter(Conditions, ConditionsHelp, labelled("result", "wide")),
+		looks:         r.Histogram("annals_condition_seconds", "Time that the look at the log for the conditions of a write took before it was decided.", lookBounds),
+		lookedFor:     r.Histogram("annals_condition_postings", "Postings that one look for a condition read, before it was decided or then.", postingBounds),
 		damaged:       r.Counter("annals_log_damaged_chunks_total", "Complete chunks that were found to be damaged."),
 	}
 }

@@ -38,9 +38,11 @@ func (n *Node) openDependencies(cluster event.ID) (replication.Dependencies, err
 		return replication.Dependencies{}, err
 	}
 	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
+	decider := fsm.NewDecider(log.Facts, n.opts.Now)
+	decider.Watch(n.opts.Stats)
 	files := data{log, machine, n.chunksForFetching}
 	return sabotaged(replication.Dependencies{
-		FSM: machine, Decider: fsm.NewDecider(log.Facts, n.opts.Now), Log: log, Data: files, Healer: files, Look: log.Facts.Look, Unfit: log.Facts.Unfit, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
+		FSM: machine, Decider: decider, Log: log, Data: files, Healer: files, Look: log.Facts.Look, Unfit: log.Facts.Unfit, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 	}), nil
 }
 
