@@ -187,7 +187,7 @@ func TestWorkload(t *testing.T) {
 		"a liar": {startLiar(t).URL, kindLost, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := StartWorkload(WorkloadOptions{Nodes: []string{c.node}, Seed: 1, Writers: 3, Transfers: 6, Indexers: c.others, Deciders: 2 * c.others})
+			w, err := StartWorkload(WorkloadOptions{Nodes: []string{c.node}, Seed: 1, Writers: 3, Transfers: 6, Indexers: c.others, Deciders: c.others})
 			check.Must(t, err)
 			defer w.Close()
 			testkit.Eventually(t, time.Minute, func() error {
