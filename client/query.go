@@ -37,6 +37,7 @@ type QueryOptions struct {
 	Until    *int64 `json:"until,omitempty"`    // up to this position; a node waits until it has it
 	Count    int    `json:"limit,omitempty"`    // of a page: by default 100, PageLimit at most
 	Backward bool   `json:"backward,omitempty"` // the newest event first
+	Explain  bool   `json:"explain,omitempty"`  // with how the events were found
 	NoData   bool   `json:"-"`                  // without data and metadata
 	Leader   bool   `json:"-"`                  // what is acknowledged at this moment
 }
@@ -49,7 +50,22 @@ type QueryPage struct {
 	Events   []Found `json:"events"`
 	// Next is where the next page begins, nil at the end. Forward it is its After, with Position as
 	// its Until. Backward it is its Until.
-	Next *int64 `json:"next"`
+	Next    *int64     `json:"next"`
+	Explain *QueryPlan `json:"explain"` // if it was asked for
+}
+
+// QueryPlan tells how the events of a page were found.
+type QueryPlan struct {
+	Lists  []QueryList `json:"lists,omitempty"` // none for a query of all events
+	Looked int         `json:"looked"`          // events that were looked at
+}
+
+// QueryList is what the index has of one name.
+type QueryList struct {
+	Item     int    `json:"item"` // of the query
+	Kind     string `json:"kind"` // type, category, correlation or tag
+	Name     string `json:"name"`
+	Postings int    `json:"postings"` // that were read
 }
 
 // Found is an event that a query found.

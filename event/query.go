@@ -35,6 +35,20 @@ type QueryItem struct {
 	Correlation string   `json:"correlation,omitempty"` // the correlation id
 }
 
+// Plan tells how the events of a page were found.
+type Plan struct {
+	Lists  []PlannedList `json:"lists,omitempty"` // none where the log itself was read
+	Looked int           `json:"looked"`          // events that were looked at
+}
+
+// PlannedList is what is posted of one name.
+type PlannedList struct {
+	Item     int    `json:"item"` // of the query
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	Postings int    `json:"postings"` // that were read
+}
+
 // Matches reports whether the query chooses an event.
 func (q *Query) Matches(f *Facts) bool {
 	if f.IsSystem() && !q.System {

@@ -42,6 +42,7 @@ type AllRead struct {
 	// begins with what lies before it. The error is an *IndexBuilding while the index does not have
 	// all of the log.
 	Query *Query
+	Plan  *Plan // is made what was done to find them; nil: it is not asked for
 	// MaxScan bounds the records looked at; 0 means no bound. Page.More and Page.Next tell where to
 	// continue.
 	MaxScan int

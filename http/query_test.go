@@ -102,10 +102,12 @@ func TestQuery(t *testing.T) {
 	for query, text := range map[string]string{
 		"": "items[0]: at least one member is needed", "types=A,": "items[0].types: one is empty", "types=A&after=x": "after must be a position.",
 		"types=A&limit=x": "limit must be between 1 and 4096 inclusive", "types=A&backward=2": "backward must be true or false.", "types=A&data=2": "data must be true or false.",
+		"types=A&explain=2": "explain must be true or false.",
 	} {
 		check.Equal(t, n.get("/query?"+query, "").is(t, 400).body, text, query)
 	}
 	n.query(`{"query":{"all":true}}`, "Accept", "text/html").is(t, 406)
+	n.get("/query?types=A&explain=true", "", "Accept", ndjson).is(t, 400)
 	n.do("POST", "/query", "{}", admin("Content-Type", textXML)).is(t, 415)
 	n.do("GET", "/query?types=A", "", with()).is(t, 200)
 	n.meta("$idx", `{"$acl":{"$r":"jane"}}`)
@@ -122,6 +124,7 @@ func TestQueryOfNothing(t *testing.T) {
 	const none = `{"position":null,"events":[],"next":null}`
 	check.Equal(t, n.query(`{"query":{"all":true}}`).is(t, 200).body, none)
 	check.Equal(t, n.query(`{"query":{"all":true},"backward":true,"after":null,"until":null}`).is(t, 200).body, none)
+	check.Equal(t, n.query(`{"query":{"all":true},"explain":true}`).is(t, 200).body, strings.Replace(none, "null}", `null,"explain":{"looked":0}}`, 1))
 	check.Equal(t, n.get("/query?types=T", "", "Accept", ndjson).is(t, 200).body, "{\"position\":null}\n{\"end\":true}\n")
 }
 

@@ -71,13 +71,24 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 	}
 	end := page.LogEnd
 	var found candidates = &everything{cu: cursor{v: v}, backward: r.Backward, at: -1}
+	if r.Plan != nil {
+		*r.Plan = event.Plan{}
+		defer func() { r.Plan.Looked = page.Looked }()
+	}
 	if !r.Query.All {
 		walk := rd.postings.Walk(end, label.Alternatives(r.Query), r.Backward, queryBudget)
 		if walk == nil {
 			return page, rd.postings.Missing()
 		}
 		rd.metrics.queried.Inc()
-		found = walk
+		if found = walk; r.Plan != nil {
+			r.Plan.Lists = label.Lists(r.Query)
+			defer func() {
+				for i := range r.Plan.Lists {
+					r.Plan.Lists[i].Postings = walk.ReadOf(i)
+				}
+			}()
+		}
 	}
 	a := newArena(r.MaxPayload, r.Room)
 	defer func() { a.keep(r.Room, page.Events) }()

@@ -21,6 +21,9 @@ that nothing that matches came after it: annals append with a condition.
 
 Names are exact, separated by commas. All flags that choose events must match.
 
+With --explain the lines before the last one say which lists of the index were read, and how many
+events were looked at.
+
 With --follow the command keeps printing events as they are written, after restarts of a node and
 changes of the leader too. There is no last line then.`
 
@@ -60,6 +63,7 @@ type queryFlags struct {
 	after            *int64 // position, if it was given
 	limit            int
 	backward, follow bool
+	explain          bool
 }
 
 func (q *queryFlags) add(flags *pflag.FlagSet) {
@@ -79,6 +83,7 @@ func (q *queryFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&q.limit, "limit", 0, "most events to print")
 	flags.BoolVar(&q.backward, "backward", false, "print the newest first")
 	flags.BoolVar(&q.follow, "follow", false, "keep printing what is written")
+	flags.BoolVar(&q.explain, "explain", false, "print which lists of the index were read, and how far")
 }
 
 // check says what is wrong with the flags.
@@ -92,25 +97,30 @@ func (q *queryFlags) check(flags *pflag.FlagSet) error {
 		return errors.New("say which events: --types, --tags, --categories, --streams or --correlation")
 	case q.limit < 0 || q.position < 0:
 		return errors.New("--limit and --after are not negative")
-	case q.follow && q.backward:
-		return errors.New("--follow and --backward exclude each other")
+	case q.follow && (q.backward || q.explain):
+		return errors.New("--follow excludes --backward and --explain")
 	}
 	return nil
 }
 
 // query prints what is there, and the position.
 func (c *nodeClient) query(ctx context.Context, stdout io.Writer, q *queryFlags, asJSON bool) error {
-	o := client.QueryOptions{After: q.after, Backward: q.backward, Count: client.PageLimit}
+	o := client.QueryOptions{After: q.after, Backward: q.backward, Explain: q.explain, Count: client.PageLimit}
 	if q.limit > 0 {
 		o.Count = min(q.limit, client.PageLimit)
 	}
 	var position *int64
+	var plan *client.QueryPlan
 	printed := 0
 	for p, err := range c.QueryPages(ctx, client.Query{Items: []client.QueryItem{q.item}}, o) {
 		if err != nil {
 			return c.explain(err)
 		}
-		position = p.Position
+		if position = p.Position; plan == nil {
+			plan = p.Explain
+		} else {
+			addPlan(plan, p.Explain)
+		}
 		for i := range p.Events {
 			if q.limit > 0 && printed == q.limit {
 				break
@@ -122,6 +132,11 @@ func (c *nodeClient) query(ctx context.Context, stdout io.Writer, q *queryFlags,
 		}
 		if q.limit > 0 && printed == q.limit {
 			break
+		}
+	}
+	if plan != nil {
+		if err := printPlan(stdout, plan, asJSON); err != nil {
+			return err
 		}
 	}
 	text := "none" // The log is empty.
@@ -136,6 +151,35 @@ func (c *nodeClient) query(ctx context.Context, stdout io.Writer, q *queryFlags,
 		form = "{\"position\":%s}\n"
 	}
 	_, err := fmt.Fprintf(stdout, form, text)
+	return err
+}
+
+// addPlan adds what another page took, if it tells.
+func addPlan(to, more *client.QueryPlan) {
+	if more == nil {
+		return
+	}
+	to.Looked += more.Looked
+	if len(to.Lists) == 0 {
+		to.Lists = more.Lists
+		return
+	}
+	for i := range more.Lists {
+		to.Lists[i].Postings += more.Lists[i].Postings
+	}
+}
+
+// printPlan prints how events were found.
+func printPlan(w io.Writer, plan *client.QueryPlan, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(map[string]any{"explain": plan})
+	}
+	for _, l := range plan.Lists {
+		if _, err := fmt.Fprintf(w, "%s %s: %d postings read\n", l.Kind, visible(l.Name), l.Postings); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%d events looked at\n", plan.Looked)
 	return err
 }
 

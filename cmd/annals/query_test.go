@@ -45,7 +45,8 @@ func TestQuery(t *testing.T) {
 		{"--types Taken --follow --limit 2", taken + again, 0},
 		{"", "say which events: --types, --tags, --categories, --streams or --correlation", 2},
 		{"--types A --limit -1", "--limit and --after are not negative", 2},
-		{"--types A --follow --backward", "--follow and --backward exclude each other", 2},
+		{"--types A --follow --backward", "--follow excludes --backward and --explain", 2},
+		{"--types Freed,None --tags seat:12 --explain", freed + "type Freed: 1 postings read\ntype None: 0 postings read\ntag seat:12: 2 postings read\n1 events looked at\n" + last, 0},
 		{"--types A --after 9000000000", "lies beyond the end of the log", 1},
 	} {
 		code, stdout, stderr := runLine(append([]string{"query", "--node", node}, strings.Fields(test.flags)...)...)

@@ -6,6 +6,18 @@ import "github.com/annalsdb/annals/event"
 // are alternatives: an event has one hash of each list of one item. It has more than is asked for
 // where the query names streams, of which only the categories are labels.
 func Alternatives(q *event.Query) [][][]uint64 {
+	return alternatives(q, func(int, Label) {})
+}
+
+// Lists names the hashes of Alternatives, in their order.
+func Lists(q *event.Query) (lists []event.PlannedList) {
+	alternatives(q, func(item int, l Label) {
+		lists = append(lists, event.PlannedList{Item: item, Kind: l.Kind.String(), Name: l.Key})
+	})
+	return lists
+}
+
+func alternatives(q *event.Query, each func(item int, l Label)) [][][]uint64 {
 	alternatives := make([][][]uint64, 0, len(q.Items))
 	for i := range q.Items {
 		item := &q.Items[i]
@@ -16,7 +28,9 @@ func Alternatives(q *event.Query) [][][]uint64 {
 			}
 			var hashes []uint64
 			for _, key := range keys {
-				hashes = append(hashes, Label{kind, key}.Hash())
+				l := Label{kind, key}
+				each(i, l)
+				hashes = append(hashes, l.Hash())
 			}
 			all = append(all, hashes)
 		}

@@ -44,6 +44,7 @@ type queryRequest struct {
 	api.QueryRead
 	limit  int // 0: the default of a page, all of several pages
 	noData bool
+	plan   *event.Plan // of the page, if it is to be explained
 }
 
 // Query answers with what the query in the body finds.
@@ -52,12 +53,14 @@ func (f *Finder) Query(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	m := args.Object(body, notAQuery, "query", "after", "until", "limit", "backward", "data")
+	m := args.Object(body, notAQuery, "query", "after", "until", "limit", "backward", "data", "explain")
 	if m.Err == nil && len(m.Others) > 0 {
 		m.Wrong(problem.Bad(fmt.Sprintf("unknown member %q", m.Others[0])))
 	}
 	q := queryRequest{noData: !m.Flag("data", true)}
-	q.Backward = m.Flag("backward", false)
+	if q.Backward = m.Flag("backward", false); m.Flag("explain", false) {
+		q.plan = new(event.Plan)
+	}
 	if m.Values["query"].IsGiven() {
 		if err := q.Query.UnmarshalJSON(m.Values["query"].Raw); err != nil {
 			m.Wrong(err)
@@ -139,6 +142,12 @@ func queryArguments(raw string) (q queryRequest, err error) {
 	if q.Backward, ok = args.Bool(raw, "backward"); !ok {
 		return q, problem.Bad("backward must be true or false.")
 	}
+	switch explain, ok := args.Bool(raw, "explain"); {
+	case !ok:
+		return q, problem.Bad("explain must be true or false.")
+	case explain:
+		q.plan = new(event.Plan)
+	}
 	data := true
 	if text, given := args.Lookup(raw, "data"); given {
 		if data, ok = args.Flag(text); !ok {
@@ -170,6 +179,9 @@ func (f *Finder) answerQuery(x *request.Request, q *queryRequest) error {
 	position := q.Until
 	x.Own()
 	if x.Media.Form == media.FormLines {
+		if q.plan != nil {
+			return problem.Bad("explain is not possible for all pages at once.")
+		}
 		return f.sendLines(x, q, position)
 	}
 	events, more, err := f.queryPage(ctx, x, q, cmp.Or(q.limit, defaultFound))
@@ -202,13 +214,20 @@ func (f *Finder) answerQuery(x *request.Request, q *queryRequest) error {
 	b = append(b, `],"next":`...)
 	switch {
 	case !more:
-		b = append(b, "null}"...)
+		b = append(b, "null"...)
 	case q.Backward:
-		b = append(strconv.AppendInt(b, q.Until, 10), '}')
+		b = strconv.AppendInt(b, q.Until, 10)
 	default:
-		b = append(strconv.AppendInt(b, q.After, 10), '}')
+		b = strconv.AppendInt(b, q.After, 10)
 	}
-	x.Out = b
+	if q.plan != nil {
+		text, err := json.Marshal(q.plan)
+		if err != nil {
+			return fmt.Errorf("explain a query: %w", err)
+		}
+		b = append(append(b, `,"explain":`...), text...)
+	}
+	x.Out = append(b, '}')
 	x.SendBody()
 	return nil
 }
@@ -229,7 +248,7 @@ func (f *Finder) queryPage(ctx context.Context, x *request.Request, q *queryRequ
 	if q.Until < 0 { // The log was empty.
 		return nil, false, nil
 	}
-	page, err := f.readFound(ctx, x, event.AllRead{Query: &q.Query, From: q.From(), Count: count + 1, Backward: q.Backward, Room: &x.Room})
+	page, err := f.readFound(ctx, x, event.AllRead{Query: &q.Query, From: q.From(), Count: count + 1, Backward: q.Backward, Plan: q.plan, Room: &x.Room})
 	if err != nil {
 		return nil, false, err
 	}

@@ -21,6 +21,7 @@ const (
 // direction. Hashes may collide: what it finds is confirmed in the record. It is for one goroutine.
 type Walk struct {
 	list     list
+	keys     []*keyList
 	backward bool
 	budget   budget
 }
@@ -52,7 +53,8 @@ func (x *Index) walk(end int64, alternatives [][][]uint64, backward, certain boo
 		for _, keys := range all {
 			var one union
 			for _, hash := range keys {
-				one = append(one, &keyList{index: current, hash: hash, certain: certain, budget: &w.budget})
+				key := &keyList{index: current, hash: hash, certain: certain, budget: &w.budget}
+				w.keys, one = append(w.keys, key), append(one, key)
 			}
 			both.lists = append(both.lists, one)
 		}
@@ -68,6 +70,9 @@ func (w *Walk) Next(at int64) (int64, Found, error) { return w.list.next(at, w.b
 
 // Read is how many postings were read so far.
 func (w *Walk) Read() int { return w.budget.read }
+
+// ReadOf is how many postings were read so far of the hash at a place among those of the query.
+func (w *Walk) ReadOf(place int) int { return w.keys[place].read }
 
 // list is a list of positions, read in one direction.
 type list interface {
@@ -88,6 +93,7 @@ type keyList struct {
 	page    []index.Entry // those not passed yet
 	size    int           // of the last page
 	whole   bool          // nothing follows the page
+	read    int           // postings
 	budget  *budget
 }
 
@@ -100,7 +106,7 @@ func (l *keyList) next(at int64, backward bool) (int64, Found, error) {
 		if l.whole {
 			return 0, None, nil
 		}
-		if err := l.read(at, backward); err != nil {
+		if err := l.more(at, backward); err != nil {
 			return 0, None, err
 		}
 	}
@@ -113,7 +119,7 @@ func before(a, b int64, backward bool) bool {
 	return a < b
 }
 
-func (l *keyList) read(at int64, backward bool) (err error) {
+func (l *keyList) more(at int64, backward bool) (err error) {
 	l.size = min(max(firstPage, 2*l.size), largePage)
 	if l.page = slices.Grow(l.page[:0], l.size); backward {
 		l.page, err = l.index.Descend(l.page, l.hash, at, math.MinInt64, l.size)
@@ -122,6 +128,7 @@ func (l *keyList) read(at int64, backward bool) (err error) {
 	} else {
 		l.page, err = l.index.Ascend(l.page, l.hash, at, math.MaxInt64, l.size)
 	}
+	l.read += len(l.page)
 	l.budget.read += len(l.page)
 	l.whole = len(l.page) < l.size
 	return err
