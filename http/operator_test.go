@@ -1,6 +1,8 @@
 package httpapi_test
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"sync/atomic"
@@ -87,6 +89,7 @@ type memOperations struct {
 	fail     error
 	shutdown func()
 	index    api.IndexStatus
+	names    api.IndexNamesPage
 	calls    []string
 	ids      byte
 }
@@ -107,6 +110,11 @@ func (o *memOperations) MergeIndexes() (event.ID, error) {
 }
 
 func (o *memOperations) IndexStatus() (api.IndexStatus, error) { return o.index, o.fail }
+
+func (o *memOperations) IndexNames(_ context.Context, r api.IndexNamesRead) (api.IndexNamesPage, error) {
+	o.calls = append(o.calls, fmt.Sprintf("names %+v", r))
+	return o.names, o.fail
+}
 
 func (o *memOperations) RebuildIndex() error {
 	o.calls = append(o.calls, "rebuild")

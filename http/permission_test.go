@@ -216,7 +216,7 @@ var expectations = map[string]string{
 	"GET /streams/{stream}": "read", "POST /streams/{stream}": "write", "DELETE /streams/{stream}": "delete",
 	"GET /streams/{stream}/": "anon", "POST /streams/{stream}/": "anon", "DELETE /streams/{stream}/": "anon",
 	"GET /streams/{stream}/{number}": "read", "GET /streams/{stream}/{number}/{count}": "read",
-	"GET /streams/{stream}/at/{time}": "read", "GET /streams/$all/at/{time}": "read", "GET /streams/$all/names": "read", "GET /index": "auth", "POST /admin/index/rebuild": "ops", "GET /query": "read", "POST /query": "read",
+	"GET /streams/{stream}/at/{time}": "read", "GET /streams/$all/at/{time}": "read", "GET /streams/$all/names": "read", "GET /index": "auth", "GET /index/categories": "read", "GET /index/types": "read", "POST /admin/index/rebuild": "ops", "GET /query": "read", "POST /query": "read",
 	"GET /streams/{stream}/{number}/backward/{count}": "read", "GET /streams/{stream}/{number}/forward/{count}": "read",
 	"GET /streams/$scavenges/{id}/{number}/{count}": "read",
 	"POST /streams/{stream}/incoming/{id}":          "write",
@@ -280,6 +280,9 @@ func allowed(m mode, c *caller, what, path string) bool {
 	// What is left are rights to streams.
 	// The history of a scavenge is a stream of its own: not the one that the path begins with.
 	name := strings.Replace(path, "/$scavenges/", "/$scavenges-", 1)
+	if strings.HasPrefix(path, "/index/") {
+		name = event.AllStream
+	}
 	for _, prefix := range []string{"/streams/", "/subscriptions/", "viewparkedmessages/"} {
 		name = strings.TrimPrefix(name, prefix)
 	}

@@ -110,6 +110,10 @@ func (s *Server) rows() []row {
 	add(!o.DisableAtomPub, streamRows(&streams.Handlers{
 		Store: o.Store, Subscriptions: o.Subscriptions, Way: &s.way, Finder: &streams.Finder{Store: o.Store},
 	})...)
+	add(o.Index != nil,
+		about(event.AllStream, at("/index/categories", get(jsonOffer, access.ReadRight, index.Names(false)))),
+		about(event.AllStream, at("/index/types", get(jsonOffer, access.ReadRight, index.Names(true)))),
+	)
 	// In insecure mode there are no users to manage.
 	add(o.Users != nil && !o.Insecure, userRows(&admin.UserHandlers{Users: o.Users, Way: &s.way})...)
 	add(o.Subscriptions != nil, subscriptionRows(&groups.Handlers{Subscriptions: o.Subscriptions, Way: &s.way})...)

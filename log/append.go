@@ -44,7 +44,6 @@ type appender struct {
 
 	// What the index and the caches learn at the next commit, one entry a record.
 	entries []index.Entry
-	posted  []index.Entry
 	poster  poster
 	ids     []recentID
 	items   []chunkfile.Item // share the memory of the frames
@@ -176,10 +175,12 @@ func (a *appender) commit() error {
 	if err := a.index.Add(a.entries, a.tail.End, a.tail.Chain); err != nil {
 		return fmt.Errorf("index: %w", err)
 	}
+	posted := &a.poster.batch
+	posted.Reset(a.postings)
 	for _, it := range a.items {
-		a.posted = a.poster.append(a.posted, it, it.Position())
+		a.poster.note(it, it.Position())
 	}
-	if err := a.postings.Post(a.posted, a.Tail().End, a.tail.End, a.tail.Chain); err != nil {
+	if err := a.postings.Post(posted, a.Tail().End, a.tail.End, a.tail.Chain); err != nil {
 		return fmt.Errorf("postings: %w", err)
 	}
 	a.reads.ids.add(a.ids)
@@ -200,12 +201,12 @@ func (a *appender) commit() error {
 		}
 	}
 	a.unsettled.Store(0)
-	a.reads.notify.wake(a.entries, a.posted)
+	a.reads.notify.wake(a.entries, posted.Entries)
 	a.names.grown(a.tail.End)
 	a.metrics.writtenEvents.Add(uint64(len(a.entries)))
 	a.metrics.commits.Inc()
 	clear(a.items)
-	a.entries, a.ids, a.items, a.posted = a.entries[:0], a.ids[:0], a.items[:0], a.posted[:0]
+	a.entries, a.ids, a.items = a.entries[:0], a.ids[:0], a.items[:0]
 	if a.tail.End-a.syncer.flushedEnd.Load() > flushEvery {
 		a.syncer.wakeSyncer()
 	}

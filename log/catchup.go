@@ -58,10 +58,22 @@ func (l *Log) openPostings() (err error) {
 			Cluster:     l.cluster, Belongs: l.endsAt,
 		},
 		Tail:   l.Tail,
-		Read:   func(from, to int64, add postings.Add) error { return l.entries(from, to, l.newPoster().append, add) },
+		Read:   l.postingsOf,
 		Logger: logger,
 	})
 	return err
+}
+
+// postingsOf reads what records between two ends of frames say of themselves.
+func (l *Log) postingsOf(from, to int64, add postings.Add) error {
+	p, begin := l.newPoster(), from
+	p.batch.Reset(l.postings)
+	return l.records(from, to, p.note, func(upTo int64, chain event.Chain) error {
+		err := add(&p.batch, begin, upTo, chain)
+		begin = upTo
+		p.batch.Reset(l.postings)
+		return err
+	})
 }
 
 const (
@@ -70,13 +82,9 @@ const (
 	postingMemory = 2 * 56
 )
 
-// appendEntry appends what the index is to know of a record.
-func appendEntry(to []index.Entry, it chunkfile.Item, position int64) []index.Entry {
-	return append(to, index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position})
-}
-
-// poster finds the postings of records. Its memory is used again.
+// poster finds what records say of themselves. Its memory is used again.
 type poster struct {
+	batch     postings.Batch
 	reader    label.Reader
 	labels    []label.Label
 	malformed *stats.Counter // events with malformed tags
@@ -84,18 +92,16 @@ type poster struct {
 
 func (s *state) newPoster() *poster { return &poster{malformed: s.metrics.malformedTags} }
 
-// append appends the postings of a record.
-func (p *poster) append(to []index.Entry, it chunkfile.Item, position int64) []index.Entry {
-	// Malformed tags, which were written before they were refused, are none.
-	facts, err := p.reader.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
-	if err != nil {
+// note adds a record to the batch.
+func (p *poster) note(it chunkfile.Item, position int64) { p.batch.Add(p.read(it), position) }
+
+// read returns the labels of a record. They hold until the next call.
+func (p *poster) read(it chunkfile.Item) []label.Label {
+	p.labels = p.reader.Labels(p.labels[:0], chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
+	if n := len(p.labels); n > 0 && p.labels[n-1].Kind == label.Malformed {
 		p.malformed.Inc()
 	}
-	p.labels = label.Append(p.labels[:0], &facts)
-	for _, l := range p.labels {
-		to = append(to, index.Entry{Hash: l.Hash(), Number: position, Position: position})
-	}
-	return to
+	return p.labels
 }
 
 // endsAt reports whether a frame ends at a position with a chain. If that frame is damaged, the
@@ -122,32 +128,40 @@ func (l *Log) indexFrom(from, end int64) error {
 		doing = doingRebuild
 	}
 	l.progress.begin(doing, end-from)
-	return l.entries(from, end, appendEntry, func(batch []index.Entry, upTo int64, chain event.Chain) error {
+	return l.entries(from, end, func(batch []index.Entry, upTo int64, chain event.Chain) error {
 		l.progress.at(doing, upTo-from, end-from)
 		return l.index.Add(batch, upTo, chain)
 	})
 }
 
-// entriesOf appends what an index is to know of a record.
-type entriesOf func(to []index.Entry, it chunkfile.Item, position int64) []index.Entry
-
 // entries reads the log between two ends of frames, and gives the index entries of its records to
 // add, which is also told where that batch of them ends, and the log's chain there.
-func (s *state) entries(from, end int64, of entriesOf, add postings.Add) (err error) {
-	started, reported := time.Now(), time.Now()
+func (s *state) entries(from, end int64, add func(batch []index.Entry, upTo int64, chain event.Chain) error) error {
 	batch := make([]index.Entry, 0, indexBatch)
+	return s.records(from, end, func(it chunkfile.Item, position int64) {
+		batch = append(batch, index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position})
+	}, func(upTo int64, chain event.Chain) error {
+		err := add(batch, upTo, chain)
+		batch = batch[:0]
+		return err
+	})
+}
+
+// records reads the log between two ends of frames. It gives its records to note, and tells add
+// where a batch of them ends, and the log's chain there.
+func (s *state) records(from, end int64, note func(it chunkfile.Item, position int64), add func(upTo int64, chain event.Chain) error) (err error) {
+	started, reported := time.Now(), time.Now()
 	records := 0
 	err = s.read(func(v view) error {
 		return v.batches(from, end, func(it chunkfile.Item, position int64) {
 			if it.IsRecord() {
-				batch = of(batch, it, position)
+				note(it, position)
+				records++
 			}
 		}, func(upTo int64, chain event.Chain) error {
-			if err := add(batch, upTo, chain); err != nil {
+			if err := add(upTo, chain); err != nil {
 				return err
 			}
-			records += len(batch)
-			batch = batch[:0]
 			if now := time.Now(); now.Sub(reported) >= 2*time.Second {
 				reported = now
 				s.logger.Info("indexing the log", "done_percent", 100*(upTo-from)/(end-from), logkey.Records, records)

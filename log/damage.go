@@ -323,7 +323,7 @@ func (h *Health) rebuildIndex(ctx context.Context) error {
 		if err := h.removeScavengeState(); err != nil {
 			return err
 		}
-		return h.entries(0, upTo, appendEntry, func(batch []index.Entry, _ int64, _ event.Chain) error {
+		return h.entries(0, upTo, func(batch []index.Entry, _ int64, _ event.Chain) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}

@@ -131,6 +131,7 @@ func (tr *Transfer) damaged(d Damage) (*chunkfile.Chunk, error) {
 func (tr *Transfer) replace(old *chunkfile.Chunk, h *healing, turn func(func() error) error) error {
 	tr.bringing.Lock()
 	defer tr.bringing.Unlock()
+	defer tr.postings.Hold()()
 	if err := tr.findReturning(old, h); err != nil {
 		return err
 	}
@@ -185,11 +186,11 @@ func (tr *Transfer) findReturning(old *chunkfile.Chunk, h *healing) (err error) 
 
 // returning is what the index lacks of records that come back into files, and their postings.
 type returning struct {
-	entries, posted []index.Entry
-	poster          poster
+	entries []index.Entry
+	poster  poster // of those of which an index lacks something
 }
 
-func (r *returning) isEmpty() bool { return len(r.entries)+len(r.posted) == 0 }
+func (r *returning) isEmpty() bool { return len(r.entries)+len(r.poster.batch.Entries) == 0 }
 
 // noteReturning notes what the index, and that of postings, lack of a record. One may have what the
 // other has not: postings of a part may have been read from the log when the record was gone.
@@ -204,10 +205,8 @@ func (s *state) noteReturning(r *returning, it chunkfile.Item, position int64) e
 		r.entries = append(r.entries, e)
 	}
 	r.poster.malformed = s.metrics.malformedTags
-	first := len(r.posted)
-	r.posted = r.poster.append(r.posted, it, position)
-	rest, err := s.postings.Lacking(r.posted[first:])
-	r.posted = r.posted[:first+len(rest)]
+	lacking, err := s.postings.Lacking(r.poster.read(it), position)
+	r.poster.batch.Add(lacking, position)
 	return err
 }
 
@@ -215,11 +214,12 @@ func (s *state) noteReturning(r *returning, it chunkfile.Item, position int64) e
 // afterwards.
 func (tr *Transfer) addReturning(r *returning, durably bool) error {
 	tail := tr.appender.tail
-	err := errors.Join(tr.index.Add(r.entries, tail.End, tail.Chain), tr.postings.Bring(r.posted))
+	err := errors.Join(tr.index.Add(r.entries, tail.End, tail.Chain), tr.postings.Bring(&r.poster.batch))
 	if durably && err == nil {
 		err = errors.Join(tr.index.Flush(), tr.postings.Flush(-1))
 	}
-	r.entries, r.posted = r.entries[:0], r.posted[:0]
+	r.entries = r.entries[:0]
+	r.poster.batch.Reset(nil)
 	return err
 }
 

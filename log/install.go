@@ -38,6 +38,7 @@ func (p *PreparedChunk) Install() error {
 	if err := tr.syncer.Sync(); err != nil {
 		return err
 	}
+	defer tr.postings.Hold()()
 	var n *installation
 	err := p.fit() // Files of this log may have been merged since PrepareChunk, now they cannot.
 	if err == nil {
@@ -173,7 +174,7 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 					return err
 				}
 			}
-			if len(lacking.entries)+len(lacking.posted) >= indexBatch {
+			if len(lacking.entries)+len(lacking.poster.batch.Entries) >= indexBatch {
 				if err := tr.addReturning(&lacking, false); err != nil {
 					return err
 				}

@@ -574,6 +574,12 @@ func TestTruncateCheckpoint(t *testing.T) {
 					return nil
 				})
 				l, err := Open(o)
+				if err == nil { // What it does next to serving belongs to the start.
+					allPosted(t, l)
+					if err = l.Failed(); err != nil {
+						check.Is(t, l.Close(), err)
+					}
+				}
 				if done = err == nil; done {
 					left.Store(1 << 40)
 					verify(t, l, m.frames[:c.frames], nil)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
@@ -113,7 +114,7 @@ func (cs *Chunks) Backs(posting index.Entry) (backs bool, err error) {
 			return err
 		}
 		backs = event.Flags(it.Flags())&event.FlagRedacted == 0 ||
-			slices.Contains((&poster{malformed: new(stats.Counter)}).append(nil, it, posting.Position), posting)
+			slices.ContainsFunc((&poster{malformed: new(stats.Counter)}).read(it), func(l label.Label) bool { return l.Hash() == posting.Hash })
 		return nil
 	})
 	return backs, err

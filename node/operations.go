@@ -1,8 +1,11 @@
 package node
 
 import (
+	"context"
+
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 )
 
 // operations are the actions that an operator can start on this node.
@@ -42,7 +45,33 @@ func (o operations) IndexStatus() (api.IndexStatus, error) {
 	if err != nil {
 		return api.IndexStatus{}, err
 	}
-	return api.IndexStatus(log.Postings().Status()), nil
+	s := log.Postings().Status()
+	status := api.IndexStatus{
+		IsBuilding: s.IsBuilding, Position: s.Position, LogEnd: s.LogEnd,
+		Tables: s.Tables, Bytes: s.Bytes, MemoryBytes: s.MemoryBytes, MalformedTags: s.Malformed,
+	}
+	for _, k := range s.Kinds {
+		status.Kinds = append(status.Kinds, api.IndexKind(k))
+	}
+	return status, nil
+}
+
+// IndexNames lists the categories or the types of the log.
+func (o operations) IndexNames(ctx context.Context, r api.IndexNamesRead) (p api.IndexNamesPage, err error) {
+	log, err := o.n.store.Log()
+	if err != nil {
+		return p, err
+	}
+	kind := label.Category
+	if r.Types {
+		kind = label.Type
+	}
+	names, next, err := log.Postings().Names(ctx, kind, r.Prefix, r.After, r.Count)
+	p.Next = next
+	for _, n := range names {
+		p.Names = append(p.Names, api.IndexName(n))
+	}
+	return p, err
 }
 
 // RebuildIndex has that index be made again, next to a node that serves.

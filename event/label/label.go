@@ -16,11 +16,13 @@ const (
 	Type        Kind = 2
 	Correlation Kind = 3
 	Tag         Kind = 4
+	// Malformed is what events with malformed tags have, under no key: so they can be counted.
+	Malformed Kind = 5
 )
 
 // String returns the name of the kind.
 func (k Kind) String() string {
-	return [...]string{"", "category", "type", "correlation", "tag"}[k]
+	return [...]string{"", "category", "type", "correlation", "tag", "malformed"}[k]
 }
 
 // Label is one thing that an event is found by.
@@ -29,8 +31,11 @@ type Label struct {
 	Key  string
 }
 
-// Hash is the label in 64 bits. It is part of stored data: do not change.
-func (l Label) Hash() uint64 { return xxh3.HashStringSeed(l.Key, uint64(l.Kind)) }
+// Hash is the label in 64 bits, of which the highest three are the kind. It is part of stored data:
+// do not change.
+func (l Label) Hash() uint64 {
+	return uint64(l.Kind)<<61 | xxh3.HashStringSeed(l.Key, uint64(l.Kind))>>3
+}
 
 // Append appends the labels of an event, none of them twice. Their memory is that of the facts.
 func Append(to []Label, f *event.Facts) []Label {
@@ -59,6 +64,17 @@ func add(to []Label, kind Kind, key string) []Label {
 
 // Reader reads the facts of events, one after another. The zero value is ready.
 type Reader struct{ tags []string }
+
+// Labels appends the labels of an event. They share the memory of what is given, which must not
+// change while they are in use, and hold until the next call. With malformed tags the event has
+// none, and the label Malformed.
+func (r *Reader) Labels(to []Label, stream, eventType string, metadata []byte) []Label {
+	facts, err := r.Read(stream, eventType, metadata)
+	if to = Append(to, &facts); err != nil {
+		to = append(to, Label{Kind: Malformed})
+	}
+	return to
+}
 
 // Read returns the facts of an event. They share the memory of what is given, which must not change
 // while they are in use, and hold until the next call. Where the tags are malformed the event has

@@ -112,10 +112,10 @@ func TestAppend(t *testing.T) {
 // TestHash: the hashes are stored.
 func TestHash(t *testing.T) {
 	for want, l := range map[uint64]label.Label{
-		0xea1f32d5c1aa14f5: {Kind: label.Category, Key: "order"},
-		0x8378896df8420879: {Kind: label.Type, Key: "order"},
-		0x2380dbfb282983ac: {Kind: label.Correlation, Key: "7"},
-		0xe097062319695624: {Kind: label.Tag, Key: "show:7"},
+		0x3d43e65ab835429e: {Kind: label.Category, Key: "order"},
+		0x506f112dbf08410f: {Kind: label.Type, Key: "order"},
+		0x64701b7f65053075: {Kind: label.Correlation, Key: "7"},
+		0x9c12e0c4632d2ac4: {Kind: label.Tag, Key: "show:7"},
 	} {
 		check.Equal(t, l.Hash(), want, l)
 	}

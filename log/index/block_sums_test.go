@@ -41,7 +41,7 @@ func blockAt(t *testing.T, fsys vfs.FS, file string, packed bool, number int64) 
 	data := check.Value(vfs.ReadFile(fsys, file)).Must(t)
 	foot := data[len(data)-80:]
 	blocks := (int64(binary.LittleEndian.Uint64(foot[8:])) + 1023) / 1024
-	lines := data[int64(len(data))-80-8-32*blocks:]
+	lines := data[int64(len(data))-80-8-128-32*blocks:]
 	return int64(binary.LittleEndian.Uint64(lines[32*number+16:]))
 }
 

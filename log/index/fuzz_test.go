@@ -57,7 +57,7 @@ func sealPacked(data []byte, count int64) {
 		return
 	}
 	begin := int64(len(data)) - directorySize(count, true)
-	lists := data[begin : len(data)-sumSize]
+	lists := data[begin : len(data)-sumSize-sharesSize]
 	for at := 0; at < len(lists); at += packedLine {
 		to := uint64(begin)
 		if next := at + packedLine; next < len(lists) {
@@ -67,7 +67,7 @@ func sealPacked(data []byte, count int64) {
 			le.PutUint64(lists[at+24:], xxh3.Hash(data[from:to]))
 		}
 	}
-	le.PutUint64(data[len(data)-sumSize:], xxh3.Hash(lists))
+	le.PutUint64(data[len(data)-sumSize:], xxh3.Hash(data[begin:len(data)-sumSize]))
 }
 
 func FuzzTable(f *testing.F) {

@@ -144,6 +144,19 @@ func (m *model) check(t tester, x *index.Index, hash uint64) {
 	if ok != (len(all) > 0) || ok && got != all[len(all)-1] {
 		t.Fatalf("Last(%x) = %+v, %v; want the end of %+v", hash, got, ok, all)
 	}
+	check.MustEqual(t, check.Value(x.Count(hash)).Must(t), int64(len(all)), "entries of", hash)
+	if m.packed {
+		entries := index.Shares{}
+		for _, e := range m.log {
+			entries[e.Hash>>61].Entries++
+		}
+		for i, share := range x.Shares() {
+			check.MustEqual(t, share.Entries, entries[i].Entries, "entries with the bits", i)
+			if (share.Hashes > 0) != (share.Entries > 0) || share.Hashes > share.Entries {
+				t.Fatalf("%d hashes in %d entries", share.Hashes, share.Entries)
+			}
+		}
+	}
 	if !x.MayExist(hash) && len(all) > 0 {
 		t.Fatalf("MayExist(%x) denies %+v", hash, all)
 	}

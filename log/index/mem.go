@@ -73,7 +73,8 @@ type memTable struct {
 	count   int
 	streams int // slots in use
 
-	shown atomic.Int64 // count, as others may read it
+	shown  atomic.Int64 // count, as others may read it
+	shares [len(Shares{})]struct{ entries, hashes atomic.Int64 }
 
 	upTo   int64       // log position that the entries reach; guarded by Index.mu until frozen
 	chain  event.Chain // of the log there; like upTo
@@ -113,10 +114,13 @@ func (t *memTable) add(e Entry, announce func(hash uint64)) {
 	ref := uint32(t.count)
 	n := t.ref(ref)
 	*n = memEntry{hash: e.Hash, number: e.Number, position: e.Position, depth: 1}
+	share := &t.shares[e.Hash>>shareShift]
+	share.entries.Store(share.entries.Load() + 1) // One goroutine adds.
 	if head != 0 {
 		t.link(n, head)
 	} else {
 		announce(e.Hash)
+		share.hashes.Store(share.hashes.Load() + 1)
 	}
 	slots.slots[at].Store(uint64(tag)<<32 | uint64(ref))
 	if head == 0 {

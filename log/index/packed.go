@@ -11,9 +11,10 @@ import (
 
 // The format of packed tables: do not change. DESIGN.md has the picture.
 const (
-	packedVersion = 1
+	packedVersion = 2
 	packedLine    = 32 // bytes that the directory has for a block
 	packedRunMax  = 21 // bytes of a run of one entry: none takes more for each of its entries
+	sharesSize    = 128
 )
 
 var packedMagic = []byte("ANNALSPX")
@@ -113,8 +114,8 @@ func (t *table) start(number int64) Entry {
 func (t *table) span(number int64) (from, to int64) {
 	at := number*packedLine + 16
 	from, to = int64(le.Uint64(t.directory[at:])), t.source.size-tableFooterSize-int64(len(t.directory))
-	if next := at + packedLine; next < int64(len(t.directory))-sumSize {
-		to = int64(le.Uint64(t.directory[next:]))
+	if number+1 < blocksOf(t.count) {
+		to = int64(le.Uint64(t.directory[at+packedLine:]))
 	}
 	return from, to
 }

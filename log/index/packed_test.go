@@ -86,7 +86,7 @@ func TestIndexesOfOneRegistry(t *testing.T) {
 		"annals_postings_table_entries":                                                                    30,
 		"annals_postings_tables level=0":                                                                   1,
 		"eventstore_cache_resources_bytes cache=index-samples kind=size":                                   16,
-		"eventstore_cache_resources_bytes cache=postings-samples kind=size":                                40,
+		"eventstore_cache_resources_bytes cache=postings-samples kind=size":                                168,
 		"eventstore_cache_resources_bytes cache=stream-existence-filter kind=size":                         128 << 10,
 		"eventstore_cache_resources_bytes cache=postings-existence-filter kind=size":                       128 << 10,
 		"eventstore_queue_processing_duration_seconds message_type=FlushMemTable queue=Index Committer":    1,

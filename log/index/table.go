@@ -68,11 +68,10 @@ func tableHeader(packed bool) []byte {
 
 // directorySize is the size of what a table has between entries and footer.
 func directorySize(entries int64, packed bool) int64 {
-	line := int64(2 * sumSize)
 	if packed {
-		line = packedLine
+		return blocksOf(entries)*packedLine + sharesSize + sumSize
 	}
-	return blocksOf(entries)*line + sumSize
+	return blocksOf(entries)*2*sumSize + sumSize
 }
 
 func blocksOf(entries int64) int64 { return (entries + blockEntries - 1) / blockEntries }

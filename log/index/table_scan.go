@@ -21,6 +21,7 @@ type scanner struct {
 	offset int64  // in the file, of what is read next
 	hash   *xxh3.Hasher
 	got    tableFooter
+	shares Shares
 }
 
 func newScanner(t *table) *scanner {
@@ -52,6 +53,11 @@ func (s *scanner) next() bool {
 			s.got.hashes++
 		}
 	}
+	share := &s.shares[e.Hash>>shareShift]
+	share.Entries++
+	if s.place == 0 || e.Hash != s.entry.Hash {
+		share.Hashes++
+	}
 	s.place++
 	s.entry = e
 	return true
@@ -72,7 +78,7 @@ func (s *scanner) fill() bool {
 			return false
 		}
 		s.got.count, s.got.maxHash, s.got.sum = s.place, s.entry.Hash, s.hash.Sum64()
-		if s.got != s.t.tableFooter {
+		if s.got != s.t.tableFooter || s.t.packed && s.shares != s.t.shares() {
 			s.err = corrupt(s.t.path, s.offset, "content does not fit the checksum and metrics of the footer")
 		}
 		return false

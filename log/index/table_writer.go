@@ -29,6 +29,7 @@ type tableWriter struct {
 	few    []uint64 // all distinct hashes, unless they are more than fewHashes
 	footer tableFooter
 	last   Entry
+	shares Shares
 
 	packed bool   // the shape of the table
 	block  []byte // entries that wait for being as many as a block has
@@ -79,6 +80,7 @@ func (w *tableWriter) add(e Entry) error {
 	}
 	if f.count == 0 || e.Hash != w.last.Hash {
 		f.hashes++
+		w.shares[e.Hash>>shareShift].Hashes++
 		if w.filter != nil {
 			w.filter.add(e.Hash)
 		}
@@ -87,6 +89,7 @@ func (w *tableWriter) add(e Entry) error {
 		}
 	}
 	f.count++
+	w.shares[e.Hash>>shareShift].Entries++
 	f.minPos = min(f.minPos, e.Position)
 	f.maxPos = max(f.maxPos, e.Position)
 	f.maxNumber = max(f.maxNumber, e.Number)
@@ -117,6 +120,9 @@ func (w *tableWriter) end() (err error) {
 		return err
 	}
 	directory := append(w.starts, w.sums...)
+	if w.packed {
+		directory = w.shares.append(directory)
+	}
 	if err := w.out.write(le.AppendUint64(directory, xxh3.Hash(directory))); err != nil {
 		return err
 	}

@@ -61,9 +61,7 @@ func (p *postingsCheck) note(it chunkfile.Item, position int64) {
 		p.bare[position] = true // It may be posted for what its metadata said, until a scavenge.
 		return
 	}
-	// Malformed tags are none.
-	facts, _ := p.reader.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
-	p.labels = label.Append(p.labels[:0], &facts)
+	p.labels = p.reader.Labels(p.labels[:0], chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
 	for _, l := range p.labels {
 		p.logSum.add(l.Hash(), position, position)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"sort"
 	"strings"
 	"sync"
 
@@ -39,6 +40,8 @@ type Options struct {
 	// the list ahead of it.
 	BeforeFlush func() error
 	MaxFresh    int // names in memory; 0: 65,536
+	// bytes of them; 0: 8 MiB
+	MaxFreshBytes int
 }
 
 // Mark is how far the log was looked at, and a frame at or before that by which the log is known
@@ -95,6 +98,9 @@ func Open(o Options) (*List, error) {
 	}
 	if o.MaxFresh == 0 {
 		o.MaxFresh = maxFresh
+	}
+	if o.MaxFreshBytes == 0 {
+		o.MaxFreshBytes = maxFreshBytes
 	}
 	l := &List{opt: o}
 	ok, err := l.load()
@@ -205,7 +211,7 @@ func (l *List) Has(name string) bool {
 // Add puts a name after all others: that of a stream whose first record lies at a position. The
 // caller knows that the list does not have the name. Readers see it after the list was advanced.
 func (l *List) Add(name string, position int64) error {
-	if len(l.fresh.offsets) >= l.opt.MaxFresh || len(l.fresh.entries) >= maxFreshBytes {
+	if len(l.fresh.offsets) >= l.opt.MaxFresh || len(l.fresh.entries) >= l.opt.MaxFreshBytes {
 		l.mark.Position = position
 		if err := l.flush(); err != nil {
 			return err
@@ -225,6 +231,94 @@ func (l *List) Advance(m Mark) error {
 	defer l.mu.Unlock()
 	l.last = last
 	return nil
+}
+
+// Flush makes durable what the list has.
+func (l *List) Flush() error {
+	if len(l.fresh.offsets) == 0 && l.mark == l.saved {
+		return nil
+	}
+	return l.flush()
+}
+
+// Keep drops the names for which keep returns false: no file has them when it returns. An error of
+// keep leaves the list as it was. The memory of a name is only valid during the call.
+func (l *List) Keep(keep func(name []byte) (bool, error)) error {
+	var dropped bool
+	var err error
+	l.ByName("", "", func(name []byte) bool {
+		var ok bool
+		ok, err = keep(name)
+		dropped = dropped || !ok
+		return err == nil && ok
+	})
+	if err != nil || !dropped {
+		return err
+	}
+	// The files of a second list lie next to those of this one, and are named once they are whole.
+	left := &List{opt: l.opt}
+	if err := left.collect(l.parts(), keep); err != nil {
+		return errors.Join(err, left.Close(), l.removeOthers())
+	}
+	l.mu.Lock()
+	old := l.segments
+	l.segments, l.fresh, l.last = left.segments, fresh{}, part{}
+	l.mu.Unlock()
+	err = l.save()
+	for _, s := range old {
+		err = errors.Join(err, s.close())
+	}
+	if err != nil {
+		return err
+	}
+	return l.removeOthers()
+}
+
+// collect writes the names to be kept to segments that nothing names yet.
+func (l *List) collect(parts []part, keep func(name []byte) (bool, error)) error {
+	write := func() error {
+		s, err := writeSegment(l.opt.FS, l.opt.Dir, 0, []part{l.fresh.part()})
+		if err != nil {
+			return fmt.Errorf("write names: %w", err)
+		}
+		l.segments, l.fresh = append(l.segments, s), fresh{}
+		return nil
+	}
+	for _, p := range parts {
+		for offset := uint64(0); offset < uint64(len(p.entries)); {
+			name := p.at(offset)
+			offset += uint64(len(name) + 2*lengthSize)
+			if ok, err := keep(name); err != nil || !ok {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if len(l.fresh.offsets) >= l.opt.MaxFresh || len(l.fresh.entries) >= l.opt.MaxFreshBytes {
+				if err := write(); err != nil {
+					return err
+				}
+			}
+			if err := l.fresh.add(string(name)); err != nil {
+				return err
+			}
+		}
+	}
+	if len(l.fresh.offsets) == 0 {
+		return nil
+	}
+	return write()
+}
+
+// Count is how many names begin with a prefix.
+func (l *List) Count(prefix string) (n int64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, p := range l.parts() {
+		from := p.search(prefix)
+		n += int64(sort.Search(p.count()-from, func(i int) bool { return !strings.HasPrefix(string(p.name(from+i)), prefix) }))
+	}
+	return n
 }
 
 // flush writes what is in memory to a segment, and merges those that are due.

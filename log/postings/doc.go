@@ -7,5 +7,8 @@
 // knows nothing of records: the caller confirms what it finds, so hashes that collide cost time and
 // never correctness.
 //
-// Lock order: Index.mu, then those of package index.
+// The names of categories and types lie in a list of package names, whose entries are the digit of
+// the kind and the name.
+//
+// Lock order: Index.mu, then those of package index and of the dictionary.
 package postings

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/index"
@@ -24,20 +25,25 @@ type Options struct {
 
 	// Tail is what readers see of the log.
 	Tail func() event.Tail
-	// Read gives add the postings of the log between two ends of frames, in batches, each with the
-	// end of a frame and the chain there. An error of add ends it.
+	// Read gives add what records of the log between two ends of frames say of themselves, in
+	// batches that end at the end of a frame. An error of add ends it.
 	Read func(from, to int64, add Add) error
 
 	Logger hclog.Logger
 }
 
-// Add takes postings of the log up to a position, where its chain is the one given.
-type Add func(batch []index.Entry, upTo int64, chain event.Chain) error
+// Add takes a batch of the log between two ends of frames, where its chain is the one given.
+type Add func(batch *Batch, from, upTo int64, chain event.Chain) error
+
+// errHeld ends a reading of the log while records come back into it.
+var errHeld = errors.New("records come back into the log")
 
 const (
 	// Bytes of log that are posted before the node serves, or while a write waits: about a chunk.
 	// More is posted next to a node that serves.
 	soon = 320 << 20
+	// bytes of log whose names a write reads again: the builder is that near
+	near = 4 << 20
 	// between two attempts, and between two lines of the log
 	tryAgain, sayAgain = time.Minute, 10 * time.Second
 )
@@ -46,12 +52,14 @@ const (
 type Index struct {
 	o    Options
 	wake chan struct{} // tells the builder that it is behind; capacity 1
+	// of categories and types
+	names *dictionary
 
 	mu      sync.Mutex                 // orders additions; held while current is replaced
 	end     atomic.Int64               // all of the log before it is posted; changed under mu
 	current atomic.Pointer[generation] // never nil
-	// what came back into a part of the log that is not posted yet, and may have been read already
-	late []index.Entry
+	held    int                        // calls of Hold that are not released; guarded by mu
+	holds   uint64                     // those that ever were; guarded by mu
 }
 
 // generation is an index from when it was opened until it is found to be damaged.
@@ -66,13 +74,22 @@ func (g *generation) usable() bool { return !g.void && g.Damage() == nil }
 func Open(o Options) (*Index, error) {
 	x := &Index{o: o, wake: make(chan struct{}, 1)}
 	x.o.Index.OnDamage = x.behind
+	var err error
+	if x.names, err = openDictionary(&o.Index); err != nil {
+		return nil, err
+	}
+	x.o.Index.BeforeFlush = func() {
+		o.Index.BeforeFlush()
+		// Or a start reads the log again for the names alone. An error has stopped the log.
+		_ = x.names.flush()
+	}
 	opened, err := index.Open(x.o.Index)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, x.names.close())
 	}
 	x.current.Store(&generation{Index: opened})
 	x.end.Store(opened.Checkpoint())
-	if missing := o.Tail().End - x.end.Load(); missing > soon || x.fill(nothing) != nil {
+	if missing := o.Tail().End - x.least(); missing > soon || x.fill(nothing) != nil {
 		// Where a chunk is damaged, the builder says so.
 		x.behind()
 	}
@@ -86,13 +103,19 @@ func (x *Index) behind() {
 	}
 }
 
+// least is where the index and the dictionary both have all of the log.
+func (x *Index) least() int64 { return min(x.end.Load(), x.names.end()) }
+
 // Post posts what was appended to the log between two ends, in the order of the log. An index that
 // is far behind leaves it to the builder.
-func (x *Index) Post(batch []index.Entry, from, end int64, chain event.Chain) error {
+func (x *Index) Post(batch *Batch, from, end int64, chain event.Chain) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	at := x.end.Load()
-	if current := x.current.Load(); from-at > soon || !current.usable() {
+	if missing := from - x.names.end(); missing > 0 && missing <= near {
+		at = min(at, x.names.end())
+	}
+	if current := x.current.Load(); !current.usable() || from > at && (from-at > soon || x.held > 0) {
 		x.behind()
 		return nil
 	}
@@ -100,45 +123,73 @@ func (x *Index) Post(batch []index.Entry, from, end int64, chain event.Chain) er
 		x.behind() // The builder meets the same damage, and says so.
 		return nil
 	}
-	return x.add(batch, end, chain)
+	return x.add(batch, from, end, chain)
 }
 
-// add is called with mu held.
-func (x *Index) add(batch []index.Entry, upTo int64, chain event.Chain) error {
-	if upTo <= x.end.Load() {
-		return nil
+// add takes what follows the end, and leaves out what does not. It is called with mu held.
+func (x *Index) add(batch *Batch, from, upTo int64, chain event.Chain) error {
+	if end := x.end.Load(); from <= end && upTo > end {
+		entries := batch.Entries
+		for len(entries) > 0 && entries[0].Position < end {
+			entries = entries[1:]
+		}
+		if err := x.current.Load().Add(entries, upTo, chain); err != nil {
+			return err
+		}
+		x.end.Store(upTo)
 	}
-	if x.late != nil {
-		var due []index.Entry
-		x.late = slices.DeleteFunc(x.late, func(e index.Entry) bool {
-			if e.Position < upTo {
-				due = append(due, e)
-			}
-			return e.Position < upTo
-		})
-		batch = append(due, batch...)
+	// Only now: a name without events may go at any time.
+	if !x.names.add(batch, from, upTo, chain) || x.names.due() {
+		x.behind()
 	}
-	if err := x.current.Load().Add(batch, upTo, chain); err != nil {
-		return err
-	}
-	x.end.Store(upTo)
 	return nil
+}
+
+// Hold keeps the log from being read for the index until release is called: records come back into
+// it, and what was read before they were there must not be posted. Those in the part that is posted
+// are given to Bring before release.
+func (x *Index) Hold() (release func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.held++
+	x.holds++
+	return func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.held--
+		x.behind()
+	}
 }
 
 func nothing(int64) error { return nil }
 
 // fill posts what is missing, and calls after with each end it has come to. Others post meanwhile.
+// It fails with errHeld while records come back.
 func (x *Index) fill(after func(upTo int64) error) error {
-	from, to := x.end.Load(), x.o.Tail().End
+	x.mu.Lock()
+	holds, held := x.holds, x.held > 0
+	x.mu.Unlock()
+	from, to := x.least(), x.o.Tail().End
 	if from >= to {
 		return nil
 	}
-	return x.o.Read(from, to, func(batch []index.Entry, upTo int64, chain event.Chain) error {
+	if held {
+		return errHeld
+	}
+	return x.o.Read(from, to, func(batch *Batch, from, upTo int64, chain event.Chain) error {
 		x.mu.Lock()
-		err := x.add(batch, upTo, chain)
+		err := errHeld
+		if holds == x.holds {
+			err = x.add(batch, from, upTo, chain)
+		}
 		x.mu.Unlock()
 		if err != nil {
 			return err
+		}
+		if x.names.due() {
+			if err := x.names.settle(); err != nil {
+				return err
+			}
 		}
 		return after(upTo)
 	})
@@ -184,7 +235,7 @@ func (x *Index) Run(ctx context.Context) {
 		}
 		for {
 			err := x.build(ctx)
-			if err == nil || ctx.Err() != nil {
+			if err == nil || ctx.Err() != nil || errors.Is(err, errHeld) {
 				break
 			}
 			x.o.Logger.Error("the index of postings could not be built yet", logkey.Error, err)
@@ -198,14 +249,19 @@ func (x *Index) Run(ctx context.Context) {
 // build posts what is missing, from the start of the log where the index is damaged. It takes half
 // of a processor at most.
 func (x *Index) build(ctx context.Context) error {
-	if current := x.current.Load(); !current.usable() {
+	if current := x.settled(); !current.usable() {
 		x.o.Logger.Error("the index of postings is damaged and is built again", logkey.Error, current.Damage())
 		if err := x.Clear(); err != nil {
 			return err
 		}
 	}
-	first, said, began := x.end.Load(), time.Now(), time.Now()
-	for !x.Covers(x.o.Tail().End) {
+	if x.names.due() {
+		if err := x.names.settle(); err != nil {
+			return err
+		}
+	}
+	first, said, began := x.least(), time.Now(), time.Now()
+	for x.least() < x.o.Tail().End {
 		err := x.fill(func(upTo int64) error {
 			if err := clock.Sleep(ctx, min(time.Since(began), time.Second)); err != nil {
 				return err
@@ -219,14 +275,21 @@ func (x *Index) build(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !x.current.Load().usable() {
+		if !x.settled().usable() {
 			return errors.New("it was found to be damaged")
 		}
 	}
-	if end := x.end.Load(); end > first {
+	if end := x.least(); end > first {
 		x.o.Logger.Info("the index of postings is complete", logkey.From, first, logkey.To, end)
 	}
 	return nil
+}
+
+// settled is the index when none is taking its place.
+func (x *Index) settled() *generation {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.current.Load()
 }
 
 // Rebuild has all be posted again. It fails with event.ErrIndexBuilding while that is being done.
@@ -265,39 +328,45 @@ func (x *Index) clear() error {
 	return nil
 }
 
-// Lacking keeps, of postings, those that are not there.
-func (x *Index) Lacking(batch []index.Entry) ([]index.Entry, error) {
+// Lacking keeps, of the labels of the record at a position, those under which it is not posted.
+func (x *Index) Lacking(labels []label.Label, position int64) ([]label.Label, error) {
 	current := x.current.Load()
 	if !current.usable() {
-		return batch, nil // Bring leaves them to the builder.
+		return labels, nil // Bring leaves them to the builder.
 	}
-	rest := batch[:0]
+	rest := labels[:0]
 	var room [4]index.Entry
-	for _, e := range batch {
-		found, err := current.Get(room[:0], e.Hash, e.Number)
+	for _, l := range labels {
+		found, err := current.Get(room[:0], l.Hash(), position)
 		if err != nil {
 			return rest, err
 		}
 		if len(found) == 0 {
-			rest = append(rest, e)
+			rest = append(rest, l)
 		}
 	}
 	return rest, nil
 }
 
-// Bring posts records that come back into a part of the log that was posted before.
-func (x *Index) Bring(batch []index.Entry) error {
+// Bring posts records that come back into a part of the log that was posted before. Those after it
+// are read from the log when Hold is released.
+func (x *Index) Bring(batch *Batch) error {
+	// Names are durable before postings are, and one without postings may go at any time.
+	err := x.names.bring(batch.names)
+	if err == nil {
+		err = x.bring(batch)
+	}
+	if err == nil {
+		err = x.names.bring(batch.names)
+	}
+	return err
+}
+
+func (x *Index) bring(batch *Batch) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var now []index.Entry
 	posted := x.end.Load()
-	for _, e := range batch {
-		if e.Position < posted {
-			now = append(now, e)
-		} else {
-			x.late = append(x.late, e)
-		}
-	}
+	now := slices.DeleteFunc(batch.Entries, func(e index.Entry) bool { return e.Position >= posted })
 	current := x.current.Load()
 	if !current.usable() || len(now) == 0 {
 		return nil // All will be read from the log.
@@ -310,7 +379,10 @@ func (x *Index) Bring(batch []index.Entry) error {
 // at the next start.
 func (x *Index) Flush(unless int64) error {
 	if current := x.current.Load(); current.usable() && x.end.Load()-current.Checkpoint() > unless {
-		return current.Flush()
+		if err := current.Flush(); err != nil {
+			return err
+		}
+		return x.names.flush()
 	}
 	return nil
 }
@@ -339,12 +411,28 @@ func (x *Index) Faulted(address uintptr, detail string) error {
 	return index.Faulted(x.current.Load().Index, address, detail)
 }
 
-// Scavenge removes the postings of records that are not there any more.
+// Scavenge removes the postings of records that are not there any more, and then the names without
+// any: no file has them when it returns.
 func (x *Index) Scavenge(ctx context.Context, o index.ScavengeOptions) error {
-	if current := x.current.Load(); current.usable() {
-		return current.Scavenge(ctx, o)
+	current := x.current.Load()
+	if current.usable() {
+		if err := current.Scavenge(ctx, o); err != nil {
+			return err
+		}
 	}
-	return nil
+	if x.covering(x.o.Tail().End) == current.Index {
+		err := x.names.clear(func(hash uint64) (int64, error) {
+			n, err := current.Count(hash)
+			return n, errors.Join(err, context.Cause(ctx))
+		})
+		if err == nil || ctx.Err() != nil || current.usable() && !errors.Is(err, event.ErrClosed) {
+			return err
+		}
+	}
+	// A name without postings may have events that the index lacks.
+	err := x.names.clear(nil)
+	x.behind()
+	return err
 }
 
 // Status is how far an index is, and how large.
@@ -355,6 +443,8 @@ type Status struct {
 	Tables      int
 	Bytes       int64 // of the tables, without their filters
 	MemoryBytes int64 // of what is in no table yet
+	Kinds       [4]Kind
+	Malformed   int64 // events with malformed tags
 }
 
 // Status describes the index.
@@ -363,6 +453,7 @@ func (x *Index) Status() Status {
 	s := Status{LogEnd: x.o.Tail().End, MemoryBytes: current.MemoryBytes()}
 	s.Position = x.end.Load() // Later: it is never less than the end that readers see.
 	s.IsBuilding = s.Position < s.LogEnd || !current.usable()
+	s.Kinds, s.Malformed = x.Kinds()
 	for _, t := range current.Tables() {
 		s.Tables++
 		s.Bytes += t.Bytes
@@ -374,4 +465,4 @@ func (x *Index) Status() Status {
 func (x *Index) Tables() []index.TableInfo { return x.current.Load().Tables() }
 
 // Close closes the index. Run must have ended.
-func (x *Index) Close() error { return x.current.Load().Close() }
+func (x *Index) Close() error { return errors.Join(x.current.Load().Close(), x.names.close()) }

@@ -1,0 +1,207 @@
+package eventlog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/log/postings"
+)
+
+// scavengedPostings removes the postings of records that are gone, and their names.
+func scavengedPostings(t *testing.T, l *Log) {
+	t.Helper()
+	check.Must(t, l.postings.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return l.Chunks.Backs(e) }}))
+}
+
+// namesOf are all names that a log lists of a kind, with their counts.
+func namesOf(t *testing.T, l *Log, kind label.Kind, prefix string, size int) (all []postings.Name) {
+	t.Helper()
+	for after := ""; ; {
+		page, next, err := l.postings.Names(t.Context(), kind, prefix, after, size)
+		check.Must(t, err)
+		all = append(all, page...)
+		if next == "" {
+			return all
+		}
+		check.MustEqual(t, len(page), size, "names of a page with a next one")
+		after = next
+	}
+}
+
+// countNames compares names, counts and kinds with all that is in the log.
+func countNames(t *testing.T, l *Log, size int) {
+	t.Helper()
+	var reader label.Reader
+	counts := [8]map[string]int64{}
+	for i := range counts {
+		counts[i] = map[string]int64{}
+	}
+	check.Must(t, l.Chunks.Scan(t.Context(), 0, l.Tail().End, func(s *Stored) error {
+		for _, l := range reader.Labels(nil, string(s.Stream), string(s.Type), s.Metadata) {
+			counts[l.Kind][strings.Clone(l.Key)]++
+		}
+		return nil
+	}))
+	for _, kind := range []label.Kind{label.Category, label.Type} {
+		for _, prefix := range []string{"", "c1", "none"} {
+			var want []postings.Name
+			for name, n := range counts[kind] {
+				if strings.HasPrefix(name, prefix) {
+					want = append(want, postings.Name{Name: name, Events: n})
+				}
+			}
+			slices.SortFunc(want, func(a, b postings.Name) int { return cmp.Compare(a.Name, b.Name) })
+			check.MustSlice(t, namesOf(t, l, kind, prefix, size), want, kind, prefix)
+		}
+	}
+	kinds, malformed := l.postings.Kinds()
+	for i, kind := range kinds {
+		sum := int64(0)
+		for _, n := range counts[i+1] {
+			sum += n
+		}
+		check.MustEqual(t, kind.Postings, sum, "postings of", kind.Name)
+		if i < 2 && kind.Keys < int64(len(counts[i+1])) || i >= 2 && (kind.Keys < int64(len(counts[i+1])) || kind.Keys > sum) {
+			t.Fatalf("%d keys of %s, the log has %d", kind.Keys, kind.Name, len(counts[i+1]))
+		}
+	}
+	check.MustEqual(t, malformed, counts[label.Malformed][""], "events with malformed tags")
+}
+
+// TestNamesAgainstTheLog: names and counts are those of the log after whatever happens to it and to
+// the files that have them.
+func TestNamesAgainstTheLog(t *testing.T) {
+	for range 8 {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 1))
+		mem := vfs.NewCrashMem()
+		o := testOptions(mem)
+		l, other, m := mustOpen(t, o), emptyLog(t), newModel()
+		step := func(completes bool) {
+			var events []testEvent
+			for range 1 + random.IntN(6) {
+				e := testEvent{stream: fmt.Sprintf("c%d-%d", random.IntN(30), random.IntN(3)), typ: fmt.Sprintf("T%d", random.IntN(20))}
+				e.metadata = []string{``, `{"$tags":["a","b"]}`, `{"$tags":7}`, `{"$correlationId":"x"}`}[random.IntN(4)]
+				events = append(events, e)
+			}
+			f := m.frame(completes, events...)
+			write(t, l, f)
+			write(t, other, f)
+		}
+		reopen := func(fsys *vfs.Mem) {
+			mem, o.FS = fsys, fsys
+			check.Must(t, l.Close())
+			l = mustOpen(t, o)
+			allPosted(t, l)
+		}
+		crash := func() {
+			check.Must(t, l.Sync())
+			reopen(mem.CrashClone(vfs.CrashOptions{Rand: random}))
+		}
+		dir := filepath.Join(l.opts.IndexDir, postingsFolder, "names")
+		for range 25 {
+			for range random.IntN(8) {
+				step(random.IntN(6) == 0)
+			}
+			switch random.IntN(8) {
+			case 0:
+				crash()
+			case 1:
+				check.Must(t, l.postings.Flush(-1))
+			case 2:
+				check.Must(t, l.postings.Rebuild())
+			case 3: // they are lost, or damaged
+				check.Must(t, l.postings.Flush(-1))
+				check.Must(t, l.Sync())
+				damaged := mem.CrashClone(vfs.CrashOptions{})
+				for _, name := range check.Value(damaged.List(dir)).Must(t) {
+					if path := filepath.Join(dir, name); random.IntN(2) == 0 {
+						check.Must(t, damaged.Remove(path))
+					} else if random.IntN(2) == 0 {
+						check.Must(t, vfs.WriteFileAtomic(damaged, path, []byte("rot")))
+					}
+				}
+				reopen(damaged)
+			default:
+				step(true)
+				chunks := check.Value(l.Chunks.List()).Must(t)
+				at := random.IntN(len(chunks))
+				if random.IntN(2) == 0 {
+					at = len(chunks) - 1
+				}
+				c := chunks[at]
+				if !c.Complete {
+					break
+				}
+				gone := []string{fmt.Sprintf("c%d-", random.IntN(30)), "c1"}[random.IntN(2)]
+				_, err := l.Chunks.Rewrite(t.Context(), Rewrite{First: c.First, Last: c.Last, Keep: func(s *Stored) bool { return !strings.HasPrefix(string(s.Stream), gone) }})
+				check.Must(t, err)
+				if random.IntN(3) == 0 {
+					crash()
+				}
+				if random.IntN(3) > 0 {
+					scavengedPostings(t, l)
+				}
+				switch c = check.Value(l.Chunks.List()).Must(t)[at]; random.IntN(3) {
+				case 0: // what was removed comes back
+					d := Damage{File: c.File, First: c.First, Last: c.Last}
+					check.Must(t, l.Transfer.Heal(d, []string{chunkFrom(t, other, l, c.First)}, func(f func() error) error { return f() }))
+				case 1:
+					if at == len(chunks)-1 {
+						check.Must(t, l.Transfer.InstallChunk(chunkFrom(t, other, l, c.First)))
+					}
+				}
+			}
+			allPosted(t, l)
+			scavengedPostings(t, l)
+			allPosted(t, l)
+			countNames(t, l, 1+random.IntN(12))
+		}
+		check.Must(t, errors.Join(l.Close(), other.Close()))
+	}
+}
+
+// TestErasedNames: after a scavenge no file has the name of a category that is gone.
+func TestErasedNames(t *testing.T) {
+	mem := vfs.NewMem()
+	o := testOptions(mem)
+	l, m := mustOpen(t, o), newModel()
+	write(t, l, m.frame(true, testEvent{stream: "jane", typ: "t"}, testEvent{stream: "stays", typ: "t"}), m.frame(false, ev("late", "")))
+	inFiles := func(name string) (found bool) {
+		dir := filepath.Join(l.opts.IndexDir, postingsFolder, "names")
+		for _, file := range check.Value(mem.List(dir)).Must(t) {
+			found = found || strings.Contains(string(check.Value(vfs.ReadFile(mem, filepath.Join(dir, file))).Must(t)), name)
+		}
+		return found
+	}
+	check.Must(t, l.postings.Flush(-1))
+	check.Equal(t, inFiles("jane"), true, "the name is in a file")
+	_, err := l.Chunks.Rewrite(t.Context(), Rewrite{Keep: func(s *Stored) bool { return string(s.Stream) != "jane" }})
+	check.Must(t, err)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	check.Is(t, l.postings.Scavenge(stopped, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return l.Chunks.Backs(e) }}), context.Canceled)
+	scavengedPostings(t, l)
+	check.Equal(t, inFiles("jane"), false, "the name is in a file")
+	check.Slice(t, namesOf(t, l, label.Category, "", 5), []postings.Name{{Name: "late", Events: 1}, {Name: "stays", Events: 1}})
+	// What comes again is listed again.
+	write(t, l, m.frame(false, ev("jane", "")))
+	check.Slice(t, namesOf(t, l, label.Category, "j", 5), []postings.Name{{Name: "jane", Events: 1}})
+	check.Must(t, l.postings.Clear())
+	allPosted(t, l)
+	_, _, err = l.postings.Names(stopped, label.Category, "", "", 5)
+	check.Is(t, err, context.Canceled)
+	closeLog(t, l)
+}

@@ -1,0 +1,296 @@
+package postings
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/log/names"
+)
+
+const (
+	namesFolder = "names" // in the folder of the postings
+	// what waits in memory for the list: names and their bytes
+	maxPending, maxPendingBytes = 16 << 10, 2 << 20
+	// bytes of log until the list learns of them although nothing waits for it
+	settleEvery = 64 << 20
+	// what the list keeps in memory before it goes to a file
+	namesInMemory, nameBytesInMemory = 32 << 10, 4 << 20
+	// namesSeen is of how many names it is remembered that they are there, by hash.
+	namesSeen = 1 << 15
+	// namesLook bounds the names that one page looks at, those without events included.
+	namesLook = 20_000
+)
+
+// dictionary has the names of all categories and types up to its mark. It may have names of which
+// no event is left, until they are cleared away: the index has the counts.
+//
+// Lock order: listMu, then mu.
+type dictionary struct {
+	generation atomic.Uint64 // counts how often names were cleared away
+	seen       [namesSeen]atomic.Uint64
+
+	listMu sync.Mutex // held while the list changes, across input and output
+	list   *names.List
+	fatal  func(error) // gets errors that end the list
+
+	mu      sync.Mutex // guards what follows; held for moments
+	mark    names.Mark // the list and pending have all before it
+	pending []string
+	bytes   int
+	settled int64 // the list has all before it
+}
+
+func openDictionary(o *index.Options) (*dictionary, error) {
+	list, err := names.Open(names.Options{
+		FS: o.FS, Dir: filepath.Join(o.Dir, namesFolder), Logger: o.Logger, Belongs: o.Belongs,
+		BeforeFlush: func() error { o.BeforeFlush(); return nil },
+		MaxFresh:    namesInMemory, MaxFreshBytes: nameBytesInMemory,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := &dictionary{list: list, fatal: o.OnFatal}
+	// Only at its fence can the log be read again from there.
+	d.mark = list.Mark()
+	d.mark.Position = d.mark.Fence
+	d.settled = d.mark.Position
+	return d, nil
+}
+
+// has reports whether the name with a hash is known to be there.
+func (d *dictionary) has(hash uint64) bool { return d.seen[hash%namesSeen].Load() == hash }
+
+// end is where the dictionary has all names of.
+func (d *dictionary) end() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mark.Position
+}
+
+// add takes the names of a batch whose entries are in the index. A batch that does not follow the
+// mark, that asked before names were cleared away, or that does not fit is left out: it reports
+// false then, and the log must be read again from the mark.
+func (d *dictionary) add(b *Batch, from, upTo int64, chain event.Chain) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if upTo <= d.mark.Position {
+		return true
+	}
+	bytes := d.bytes
+	for _, name := range b.names {
+		bytes += len(name)
+	}
+	if from > d.mark.Position || b.since != d.generation.Load() || len(d.pending)+len(b.names) > maxPending || bytes > maxPendingBytes {
+		return false
+	}
+	d.pending, d.bytes = append(d.pending, b.names...), bytes
+	for _, name := range b.names {
+		hash := labelOf(name).Hash()
+		d.seen[hash%namesSeen].Store(hash)
+	}
+	d.mark = names.Mark{Position: upTo, Fence: upTo, Chain: chain}
+	return true
+}
+
+// due reports whether it is time for settle.
+func (d *dictionary) due() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.pending) > maxPending/2 || d.bytes > maxPendingBytes/2 || d.mark.Position-d.settled > settleEvery
+}
+
+// settle puts into the list what waits for it.
+func (d *dictionary) settle() error {
+	d.listMu.Lock()
+	defer d.listMu.Unlock()
+	return d.settleLocked(nil)
+}
+
+// settleLocked adds more names than those that wait. It runs under listMu.
+func (d *dictionary) settleLocked(more []string) (err error) {
+	defer func() {
+		if err != nil {
+			d.fatal(err)
+		}
+	}()
+	d.mu.Lock()
+	due, mark := append(d.pending, more...), d.mark
+	d.pending, d.bytes, d.settled = nil, 0, mark.Position
+	d.mu.Unlock()
+	for _, name := range due {
+		if d.list.Has(name) {
+			continue
+		}
+		// All up to the fence that the list knows is in it, whatever comes of this.
+		if err := d.list.Add(name, d.list.Mark().Position); err != nil {
+			return err
+		}
+	}
+	if len(due) == 0 && mark == d.list.Mark() {
+		return nil
+	}
+	return d.list.Advance(mark)
+}
+
+// bring adds names whose events come back.
+func (d *dictionary) bring(more []string) error {
+	d.listMu.Lock()
+	defer d.listMu.Unlock()
+	return d.settleLocked(more)
+}
+
+// flush makes durable what is known.
+func (d *dictionary) flush() error {
+	d.listMu.Lock()
+	defer d.listMu.Unlock()
+	if err := d.settleLocked(nil); err != nil {
+		return err
+	}
+	if err := d.list.Flush(); err != nil {
+		d.fatal(err)
+		return err
+	}
+	return nil
+}
+
+// close lets go of the files.
+func (d *dictionary) close() error {
+	d.listMu.Lock()
+	defer d.listMu.Unlock()
+	return d.list.Close()
+}
+
+// clear drops the names of which the index has no event any more; with a nil count all, to be read
+// from the log again. What is being added meanwhile is not lost: add leaves out what was asked for
+// before this.
+func (d *dictionary) clear(count func(hash uint64) (int64, error)) error {
+	d.listMu.Lock()
+	defer d.listMu.Unlock()
+	d.mu.Lock()
+	d.generation.Add(1)
+	for i := range d.seen {
+		d.seen[i].Store(0)
+	}
+	if count == nil {
+		d.mark, d.pending, d.bytes, d.settled = names.Mark{}, nil, 0, 0
+	}
+	d.mu.Unlock()
+	if count == nil {
+		return d.list.Clear()
+	}
+	if err := d.settleLocked(nil); err != nil {
+		return err
+	}
+	return d.list.Keep(func(name []byte) (bool, error) {
+		n, err := count(labelOf(string(name)).Hash())
+		return n > 0, err
+	})
+}
+
+// count is how many names of a kind there are.
+func (d *dictionary) count(kind label.Kind) int64 {
+	if d.settle() != nil {
+		return 0 // The log has stopped.
+	}
+	return d.list.Count(nameOf(kind, ""))
+}
+
+// page returns up to count names of a kind that begin with a prefix and come after one.
+func (d *dictionary) page(kind label.Kind, prefix, after string, count int) (found []string, err error) {
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
+	if after != "" {
+		after = nameOf(kind, after)
+	}
+	d.list.ByName(nameOf(kind, prefix), after, func(name []byte) bool {
+		found = append(found, string(name[1:]))
+		return len(found) < count
+	})
+	return found, nil
+}
+
+// Name is a category or a type, and how many events it has, those included that reads do not show.
+type Name struct {
+	Name   string
+	Events int64
+}
+
+// Names returns up to count names of a kind, label.Category or label.Type, in order: those that
+// begin with a prefix and come after another one ("": from the first). next is where the next page
+// begins, "" when there is none. Its error is *event.IndexBuilding while the index lacks events.
+func (x *Index) Names(ctx context.Context, kind label.Kind, prefix, after string, count int) (page []Name, next string, err error) {
+	current, err := x.countable()
+	if err != nil {
+		return nil, "", err
+	}
+	for looked := 0; looked < namesLook; {
+		found, err := x.names.page(kind, prefix, after, count+1)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, name := range found {
+			if len(page) == count {
+				return page, after, nil
+			}
+			events, err := current.Count(label.Label{Kind: kind, Key: name}.Hash())
+			if err = errors.Join(err, context.Cause(ctx)); err != nil {
+				return nil, "", err
+			}
+			if after = name; events > 0 {
+				page = append(page, Name{name, events})
+			}
+		}
+		if looked += len(found); len(found) <= count {
+			return page, "", nil
+		}
+	}
+	return page, after, nil
+}
+
+// countable returns the index if it, and the dictionary, have all of the log that readers see.
+func (x *Index) countable() (*index.Index, error) {
+	end := x.o.Tail().End
+	current := x.covering(end)
+	if current == nil {
+		return nil, x.Missing()
+	}
+	if missing := end - x.names.end(); missing > 0 && missing <= soon {
+		if err := x.fill(nothing); err != nil {
+			return nil, err
+		}
+	}
+	if done := x.names.end(); done < end {
+		x.behind()
+		return nil, &event.IndexBuilding{Done: done, Total: end}
+	}
+	return current, nil
+}
+
+// Kind is what an index has of one kind of labels.
+type Kind struct {
+	Name string
+	// Keys is how many there are. Of tags and correlations there are only hashes: one in several
+	// tables counts with each of them.
+	Keys     int64
+	Postings int64
+}
+
+// Kinds counts what the index has, and the events with malformed tags.
+func (x *Index) Kinds() (kinds [4]Kind, malformed int64) {
+	shares := x.current.Load().Shares()
+	for i := range kinds {
+		kind := label.Category + label.Kind(i)
+		kinds[i] = Kind{kind.String(), shares[kind].Hashes, shares[kind].Entries}
+		if i < 2 {
+			kinds[i].Keys = x.names.count(kind)
+		}
+	}
+	return kinds, shares[label.Malformed].Entries
+}
