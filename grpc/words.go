@@ -32,12 +32,14 @@ type wording interface {
 // streamsWords are the messages of the service Streams.
 type streamsWords struct {
 	textIDs bool
-	frame   eventFrame
+	frame   eventFrame // of the event that is being encoded
 }
 
 func (w *streamsWords) append(b []byte, e *event.Resolved) []byte {
 	w.frame.set(e, w.textIDs, notRetried)
-	return w.frame.frameTo(b)
+	b = w.frame.frameTo(b)
+	w.frame = eventFrame{} // A subscription at rest must not keep the memory of an event.
+	return b
 }
 
 func (w *streamsWords) one(e *event.Resolved) *[]byte { return frameOf(e, w.textIDs, notRetried) }
@@ -120,6 +122,7 @@ func (w *queryWords) append(b []byte, e *event.Resolved) []byte {
 	}
 	b = appendNumber(b, foundRedacted, flag[r.IsRedacted()])
 	setHead(b[at:])
+	clear(facts.Tags) // As above: they lie in the event.
 	return b
 }
 
