@@ -1,12 +1,9 @@
 package event
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"unicode/utf8"
 )
 
 // Limits of a query.
@@ -120,79 +117,6 @@ func (i *QueryItem) check() error {
 		return errors.New(": at least one member is needed")
 	case len(i.Correlation) > MaxLabelSize:
 		return fmt.Errorf(".correlation: %d bytes, at most %d are possible", len(i.Correlation), MaxLabelSize)
-	}
-	return nil
-}
-
-// UnmarshalJSON reads a query and checks it. It takes no members but those there are, by their
-// exact names, and none of them empty. It returns a *BadRequest.
-func (q *Query) UnmarshalJSON(data []byte) error {
-	*q = Query{}
-	if len(data) > MaxQueryBytes {
-		return badRequest("the query has %d bytes, at most %d are possible", len(data), MaxQueryBytes)
-	}
-	if !utf8.Valid(data) {
-		return badRequest("the query is not UTF-8")
-	}
-	var items []json.RawMessage
-	if err := unmarshalMembers(data, map[string]any{"items": &items, "all": &q.All}); err != nil {
-		return badRequest("query%v", err)
-	}
-	if len(items) > MaxQueryItems {
-		return badRequest("items: %d, at most %d are possible", len(items), MaxQueryItems)
-	}
-	for n, raw := range items {
-		var i QueryItem
-		if err := unmarshalMembers(raw, map[string]any{
-			"types": &i.Types, "tags": &i.Tags, "categories": &i.Categories, "streams": &i.Streams, "correlation": &i.Correlation,
-		}); err != nil {
-			return badRequest("items[%d]%v", n, err)
-		}
-		q.Items = append(q.Items, i)
-	}
-	return q.Check()
-}
-
-// unmarshalMembers reads the members of a JSON object. It refuses others, and empty ones.
-func unmarshalMembers(data []byte, into map[string]any) error {
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(data, &object); err != nil || object == nil {
-		return errors.New(": not a JSON object")
-	}
-	for _, name := range slices.Sorted(maps.Keys(object)) {
-		member := into[name]
-		if member == nil {
-			return fmt.Errorf(": unknown member %q", name)
-		}
-		raw := object[name]
-		var err error
-		empty := isNull(raw)
-		switch to := member.(type) {
-		case *bool:
-			err = json.Unmarshal(raw, to)
-		case *string:
-			err = json.Unmarshal(raw, to)
-			empty = *to == ""
-		case *[]json.RawMessage:
-			err = json.Unmarshal(raw, to)
-			empty = len(*to) == 0
-		case *[]string:
-			var texts []*string // A null is not a text.
-			err = json.Unmarshal(raw, &texts)
-			for _, text := range texts {
-				if text == nil {
-					return fmt.Errorf(".%s: not an array of texts", name)
-				}
-				*to = append(*to, *text)
-			}
-			empty = len(*to) == 0
-		}
-		switch {
-		case err != nil:
-			return fmt.Errorf(".%s: of another type", name)
-		case empty:
-			return fmt.Errorf(".%s: empty", name)
-		}
 	}
 	return nil
 }

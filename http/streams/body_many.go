@@ -262,8 +262,8 @@ func (b *manyBody) condition(p spot, at int) (end int, err error) {
 	if !v[conditionQuery].IsGiven() {
 		return at, p.bad("failIfEventsMatch is missing.")
 	}
-	var q event.Query
-	if err := q.UnmarshalJSON(v[conditionQuery].Raw); err != nil {
+	q, err := label.ReadQuery(v[conditionQuery].Raw)
+	if err != nil {
 		return at, p.bad("failIfEventsMatch: %v", err)
 	}
 	after, ok := positionOf(v[conditionAfter])

@@ -62,7 +62,7 @@ func (f *Finder) Query(_ context.Context, x *request.Request) error {
 		q.plan = new(event.Plan)
 	}
 	if m.Values["query"].IsGiven() {
-		if err := q.Query.UnmarshalJSON(m.Values["query"].Raw); err != nil {
+		if q.Query, err = label.ReadQuery(m.Values["query"].Raw); err != nil {
 			m.Wrong(err)
 		}
 	} else {
