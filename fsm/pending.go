@@ -112,7 +112,7 @@ func (p *pendingLog) withdraws(hit *event.Hit) bool {
 // first returns the event with the lowest position above one that a query asks for and that shows
 // reports true for; nil: there is none.
 func (p *pendingLog) first(q *event.Query, after int64, shows func(*event.Hit) (bool, error)) (found *event.Hit, err error) {
-	alternatives := label.Alternatives(q)
+	alternatives := label.Alternatives(q, false)
 	for _, r := range p.entries() {
 		if p.learn(r); r.first+int64(len(r.records)) <= after {
 			continue

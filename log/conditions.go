@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/postings"
 )
@@ -76,7 +75,7 @@ func hitOf(it chunkfile.Item) *event.Hit {
 func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, shows func(it chunkfile.Item, byLabels bool) (bool, error)) (hit *event.Hit, err error) {
 	err = f.read(func(v view) error {
 		var found candidates = &everything{cu: cursor{v: v}, at: -1}
-		walk := f.postings.WalkCertain(v.tail.End, label.Alternatives(q), conditionPostings)
+		walk := f.walk(v, v.tail.End, q, postings.WalkOptions{Certain: true, Most: conditionPostings})
 		switch {
 		case walk != nil && !q.All:
 			f.metrics.conditioned.Inc()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -30,10 +31,11 @@ type history struct {
 }
 
 var (
-	queryStreams = []string{"order-1", "order-2", "order", "account-1", "account-2", "plain", "$system-1"}
-	sameA, sameB = collidingSeeded(1, uint64(label.Type))
-	queryTypes   = []string{"Placed", "Paid", "$note", sameA, sameB}
-	queryTags    = []string{"show:1", "show:2", "seat:7"}
+	oneName, other = colliding(3)
+	queryStreams   = []string{"order-1", "order-2", "order", "account-1", "account-2", "plain", "$system-1", oneName, other}
+	sameA, sameB   = collidingSeeded(1, uint64(label.Type))
+	queryTypes     = []string{"Placed", "Paid", "$note", sameA, sameB}
+	queryTags      = []string{"show:1", "show:2", "seat:7"}
 )
 
 func (h *history) pick(of []string) string { return of[h.IntN(len(of))] }
@@ -91,6 +93,7 @@ func (h *history) redacted() testEvent {
 	}
 	f := h.m.frames[h.IntN(len(h.m.frames))]
 	of := f.events[h.IntN(len(f.events))]
+	of.stream = strings.ToValidUTF8(of.stream, "?") // as encoding/json does
 	switch h.IntN(8) {
 	case 0: // the data alone
 		e.data = fmt.Sprintf(format, false, of.stream, of.number, of.position, of.id)
@@ -302,6 +305,48 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 	}
 }
 
+// A query that names streams looks at their events alone, however many others their category has,
+// and leaps over those that lie before what else is asked for.
+func TestQueryOfStreams(t *testing.T) {
+	l, m := emptyLog(t), newModel()
+	one, other := colliding(1) // All events of other are passed over.
+	for i := range 3000 {
+		e := testEvent{stream: []string{"order-1", "order-2", other}[i%3], typ: "t", metadata: "{}"}
+		if i == 10 || i == 2500 {
+			e.stream = one
+		}
+		if i >= 2900 {
+			e.metadata = `{"$tags":["late"]}`
+		}
+		f := m.frame(i%700 == 699, e)
+		check.Must(t, l.Append(f.Frame))
+	}
+	check.Must(t, l.Commit())
+	for _, c := range []struct {
+		item         event.QueryItem
+		want, looked int
+	}{
+		{event.QueryItem{Streams: []string{one}}, 2, 2},
+		{event.QueryItem{Streams: []string{"order-1"}, Tags: []string{"late"}}, 33, 33},
+		{event.QueryItem{Streams: []string{one, other}, Tags: []string{"late"}}, 34, 34},
+		{event.QueryItem{Streams: []string{"none"}}, 0, 0},
+	} {
+		for _, backward := range []bool{false, true} {
+			r := event.AllRead{Query: &event.Query{Items: []event.QueryItem{c.item}}, Count: 5000, Backward: backward}
+			if backward {
+				r.From = event.End
+			}
+			r.Plan = &event.Plan{}
+			page := check.Value(l.Reads.ReadAll(r)).Must(t)
+			check.Equal(t, len(page.Events), c.want, c.item, backward)
+			last := r.Plan.Lists[len(r.Plan.Lists)-1]
+			check.Equal(t, last.Kind+last.Name, "stream"+c.item.Streams[len(c.item.Streams)-1], "planned")
+			check.Equal(t, page.Looked, c.looked, "looked at", c.item, backward)
+		}
+	}
+	closeLog(t, l)
+}
+
 // Malformed tags that were written before they were refused are none, and counted. Reads of
 // postings are counted, too.
 func TestPostingsAreCounted(t *testing.T) {
@@ -351,6 +396,20 @@ func TestRecordsThatComeBackArePosted(t *testing.T) {
 	check.Equal(t, len(page.Events), 2, "events of the category")
 	closeLog(t, to)
 	inspected(t, o)
+}
+
+// An index that is cleared while its builder looks at it is built again at once.
+func TestRebuildWhileItIsBuilt(t *testing.T) {
+	l, m := emptyLog(t), newModel()
+	write(t, l, m.someFrames(20, false)...)
+	for range 300 {
+		l.postings.Covers(math.MaxInt64) // It wakes the builder.
+		if err := l.postings.Rebuild(); err != nil {
+			check.Is(t, err, event.ErrIndexBuilding)
+		}
+		allPosted(t, l)
+	}
+	closeLog(t, l)
 }
 
 // allPosted waits until the builder has posted all of a log, names included, or the log has

@@ -76,18 +76,13 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 		defer func() { r.Plan.Looked = page.Looked }()
 	}
 	if !r.Query.All {
-		walk := rd.postings.Walk(end, label.Alternatives(r.Query), r.Backward, queryBudget)
+		walk := rd.walk(v, end, r.Query, postings.WalkOptions{Backward: r.Backward, Most: queryBudget})
 		if walk == nil {
 			return page, rd.postings.Missing()
 		}
 		rd.metrics.queried.Inc()
 		if found = walk; r.Plan != nil {
-			r.Plan.Lists = label.Lists(r.Query)
-			defer func() {
-				for i := range r.Plan.Lists {
-					r.Plan.Lists[i].Postings = walk.ReadOf(i)
-				}
-			}()
+			defer func() { r.Plan.Lists = walk.lists(r.Query) }()
 		}
 	}
 	a := newArena(r.MaxPayload, r.Room)
@@ -211,7 +206,7 @@ func (rd *Reader) WaitQuery(ctx context.Context, q *event.Query, from int64) err
 	if q.All {
 		return rd.WaitLog(ctx, from)
 	}
-	alternatives := label.Alternatives(q)
+	alternatives := label.Alternatives(q, false)
 	var hashes []uint64
 	for _, all := range alternatives {
 		hashes = append(hashes, all[0]...) // An event that matches has one of these, too.
@@ -221,7 +216,7 @@ func (rd *Reader) WaitQuery(ctx context.Context, q *event.Query, from int64) err
 			return true, err
 		}
 		end := rd.Settled()
-		walk := rd.postings.Walk(end, alternatives, false, queryBudget)
+		walk := rd.postings.Walk(end, alternatives, postings.WalkOptions{Most: queryBudget})
 		if walk == nil {
 			return true, rd.postings.Missing()
 		}

@@ -38,6 +38,7 @@ type numberSearch struct {
 	stream   string
 	hash     uint64
 	position int64
+	certain  bool // no checksum is believed that was right before
 	scratch  []byte
 	found    [1]index.Entry
 }
@@ -54,7 +55,11 @@ const (
 
 // probe looks at the highest entry numbered from..to.
 func (s *numberSearch) probe(from, to int64) (side, int64, error) {
-	found, err := s.rd.index.Descend(s.found[:0], s.hash, to, from, 1)
+	descend := s.rd.index.Descend
+	if s.certain {
+		descend = s.rd.index.DescendCertain
+	}
+	found, err := descend(s.found[:0], s.hash, to, from, 1)
 	if err != nil || len(found) == 0 {
 		return probeNothing, 0, err
 	}

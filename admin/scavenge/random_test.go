@@ -349,7 +349,7 @@ func (h *house) scavenge(done int) int {
 func (h *house) checkPostings() {
 	h.t.Helper()
 	posted := label.Label{Kind: label.Type, Key: "type"}
-	walk := h.log.Postings().Walk(h.log.Tail().End, [][][]uint64{{{posted.Hash()}}}, false, math.MaxInt)
+	walk := h.log.Postings().Walk(h.log.Tail().End, [][][]uint64{{{posted.Hash()}}}, postings.WalkOptions{Most: math.MaxInt})
 	for at := int64(0); ; at++ {
 		position, found, err := walk.Next(at)
 		check.Must(h.t, err)

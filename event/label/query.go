@@ -4,20 +4,21 @@ import "github.com/annalsdb/annals/event"
 
 // Alternatives returns the hashes of labels that events have which a query asks for, of items that
 // are alternatives: an event has one hash of each list of one item. It has more than is asked for
-// where the query names streams, of which only the categories are labels.
-func Alternatives(q *event.Query) [][][]uint64 {
-	return alternatives(q, func(int, Label) {})
+// where the query names streams, of which only the categories are labels. These are left out if the
+// caller finds the events of streams.
+func Alternatives(q *event.Query, findsStreams bool) [][][]uint64 {
+	return alternatives(q, findsStreams, func(int, Label) {})
 }
 
 // Lists names the hashes of Alternatives, in their order.
-func Lists(q *event.Query) (lists []event.PlannedList) {
-	alternatives(q, func(item int, l Label) {
+func Lists(q *event.Query, findsStreams bool) (lists []event.PlannedList) {
+	alternatives(q, findsStreams, func(item int, l Label) {
 		lists = append(lists, event.PlannedList{Item: item, Kind: l.Kind.String(), Name: l.Key})
 	})
 	return lists
 }
 
-func alternatives(q *event.Query, each func(item int, l Label)) [][][]uint64 {
+func alternatives(q *event.Query, findsStreams bool, each func(item int, l Label)) [][][]uint64 {
 	alternatives := make([][][]uint64, 0, len(q.Items))
 	for i := range q.Items {
 		item := &q.Items[i]
@@ -36,7 +37,7 @@ func alternatives(q *event.Query, each func(item int, l Label)) [][][]uint64 {
 		}
 		one(Type, item.Types)
 		one(Category, item.Categories)
-		if len(item.Streams) > 0 {
+		if len(item.Streams) > 0 && !findsStreams {
 			var categories []string
 			for _, s := range item.Streams {
 				categories = append(categories, event.CategoryOf(s))

@@ -155,6 +155,11 @@ func descend(x *Index, dst []Entry, hash uint64, from, downTo int64, max int, ce
 	return dst, nil
 }
 
+// DescendCertain is a Descend that is certain.
+func (x *Index) DescendCertain(dst []Entry, hash uint64, from, downTo int64, max int) ([]Entry, error) {
+	return descend(x, dst, hash, from, downTo, max, true)
+}
+
 // Down yields all entries numbered from..downTo (both included), downwards; those of one number in
 // any order. The first error ends it. It is certain.
 func (x *Index) Down(hash uint64, from, downTo int64) iter.Seq2[Entry, error] {

@@ -20,7 +20,7 @@ const (
 // Walk goes through the positions that are posted under the keys of a query, each once, in one
 // direction. Hashes may collide: what it finds is confirmed in the record. It is for one goroutine.
 type Walk struct {
-	list     list
+	list     List
 	keys     []*keyList
 	backward bool
 	budget   budget
@@ -29,34 +29,38 @@ type Walk struct {
 // budget counts postings that were read.
 type budget struct{ read, most int }
 
-// Walk begins a walk over what has, of one of the alternatives, one hash of each list. It pauses
-// when it has read so many postings. It is nil unless all of the log before an end is posted.
-func (x *Index) Walk(end int64, alternatives [][][]uint64, backward bool, most int) *Walk {
-	return x.walk(end, alternatives, backward, false, most)
+// WalkOptions say how to walk.
+type WalkOptions struct {
+	Backward bool
+	// Certain believes no checksum that was right before: decisions rest on the walk.
+	Certain bool
+	Most    int // it pauses when it has read so many postings
+	// Lists are other lists of positions: what is found is in one list of those of its alternative,
+	// too. nil: none.
+	Lists [][]List
 }
 
-// WalkCertain is a Walk forward that believes no checksum that was right before: decisions rest on
-// it.
-func (x *Index) WalkCertain(end int64, alternatives [][][]uint64, most int) *Walk {
-	return x.walk(end, alternatives, false, true, most)
-}
-
-func (x *Index) walk(end int64, alternatives [][][]uint64, backward, certain bool, most int) *Walk {
+// Walk begins a walk over what has, of one of the alternatives, one hash of each list. It is nil
+// unless all of the log before an end is posted.
+func (x *Index) Walk(end int64, alternatives [][][]uint64, o WalkOptions) *Walk {
 	current := x.covering(end)
 	if current == nil {
 		return nil
 	}
-	w := &Walk{backward: backward, budget: budget{most: most}}
+	w := &Walk{backward: o.Backward, budget: budget{most: o.Most}}
 	var either union
-	for _, all := range alternatives {
+	for i, all := range alternatives {
 		both := intersection{budget: &w.budget}
 		for _, keys := range all {
 			var one union
 			for _, hash := range keys {
-				key := &keyList{index: current, hash: hash, certain: certain, budget: &w.budget}
+				key := &keyList{index: current, hash: hash, certain: o.Certain, budget: &w.budget}
 				w.keys, one = append(w.keys, key), append(one, key)
 			}
 			both.lists = append(both.lists, one)
+		}
+		if o.Lists != nil && o.Lists[i] != nil {
+			both.lists = append(both.lists, union(o.Lists[i]))
 		}
 		either = append(either, &both)
 	}
@@ -66,7 +70,7 @@ func (x *Index) walk(end int64, alternatives [][][]uint64, backward, certain boo
 
 // Next returns the nearest position that is not before the given one in the direction of the walk,
 // which must not be before the one returned last.
-func (w *Walk) Next(at int64) (int64, Found, error) { return w.list.next(at, w.backward) }
+func (w *Walk) Next(at int64) (int64, Found, error) { return w.list.Next(at, w.backward) }
 
 // Read is how many postings were read so far.
 func (w *Walk) Read() int { return w.budget.read }
@@ -74,9 +78,9 @@ func (w *Walk) Read() int { return w.budget.read }
 // ReadOf is how many postings were read so far of the hash at a place among those of the query.
 func (w *Walk) ReadOf(place int) int { return w.keys[place].read }
 
-// list is a list of positions, read in one direction.
-type list interface {
-	next(at int64, backward bool) (int64, Found, error)
+// List is a list of positions, read in one direction: as Walk.Next.
+type List interface {
+	Next(at int64, backward bool) (int64, Found, error)
 }
 
 // Pages of postings grow while a list is read on.
@@ -97,7 +101,7 @@ type keyList struct {
 	budget  *budget
 }
 
-func (l *keyList) next(at int64, backward bool) (int64, Found, error) {
+func (l *keyList) Next(at int64, backward bool) (int64, Found, error) {
 	for {
 		i := sort.Search(len(l.page), func(i int) bool { return !before(l.page[i].Position, at, backward) })
 		if l.page = l.page[i:]; len(l.page) > 0 {
@@ -135,11 +139,11 @@ func (l *keyList) more(at int64, backward bool) (err error) {
 }
 
 // union is what is in one of its lists.
-type union []list
+type union []List
 
-func (u union) next(at int64, backward bool) (nearest int64, found Found, err error) {
+func (u union) Next(at int64, backward bool) (nearest int64, found Found, err error) {
 	for _, l := range u {
-		position, state, err := l.next(at, backward)
+		position, state, err := l.Next(at, backward)
 		if err != nil {
 			return 0, None, err
 		}
@@ -152,17 +156,17 @@ func (u union) next(at int64, backward bool) (nearest int64, found Found, err er
 
 // intersection is what is in all of its lists.
 type intersection struct {
-	lists  []list
+	lists  []List
 	budget *budget
 }
 
-func (s *intersection) next(at int64, backward bool) (int64, Found, error) {
+func (s *intersection) Next(at int64, backward bool) (int64, Found, error) {
 	for agreed := 0; agreed < len(s.lists); {
 		if s.budget.read > s.budget.most {
 			return at, Paused, nil
 		}
 		for _, l := range s.lists {
-			position, state, err := l.next(at, backward)
+			position, state, err := l.Next(at, backward)
 			switch {
 			case err != nil || state == None:
 				return 0, None, err

@@ -1,0 +1,143 @@
+package eventlog
+
+import (
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/log/postings"
+)
+
+// Entries of a stream are read in pages that grow while the list is read on.
+const (
+	firstEntries = 16
+	mostEntries  = 1024
+)
+
+// streamList is the positions of the events of a stream, by the index of streams. Positions and
+// numbers of a stream rise together, so that it can begin anywhere.
+type streamList struct {
+	search numberSearch
+	page   []index.Entry // those not passed yet
+	number int64         // with which the next page begins
+	size   int           // of the last page; 0: the next one begins where the caller is
+	whole  bool          // nothing follows the page
+	passed bool          // nothing of the page was asked for
+	sure   bool          // the first of the page is of the stream
+	item   int           // of the query
+	looked int           // entries that were read
+}
+
+// Next is that of postings.List.
+func (l *streamList) Next(at int64, backward bool) (int64, postings.Found, error) {
+	for {
+		for ; len(l.page) > 0; l.page, l.sure = l.page[1:], false {
+			e := l.page[0]
+			if backward && e.Position > at || !backward && e.Position < at {
+				continue
+			}
+			l.passed = false
+			if !l.sure {
+				it, err := l.search.rd.confirm(l.search.v, e, l.search.stream, &l.search.scratch)
+				if err != nil {
+					return 0, postings.None, err
+				}
+				l.sure = it != nil
+			}
+			if l.sure {
+				return e.Position, postings.Match, nil
+			}
+		}
+		if l.whole {
+			return 0, postings.None, l.search.rd.index.Damage()
+		}
+		if l.size == 0 || l.passed {
+			if err := l.seek(at, backward); err != nil {
+				return 0, postings.None, err
+			}
+		}
+		if err := l.read(backward); err != nil {
+			return 0, postings.None, err
+		}
+	}
+}
+
+// seek has the next page begin with the first event that is not before a position. It never goes
+// back: numbers of another stream of the same hash may have been passed.
+func (l *streamList) seek(at int64, backward bool) error {
+	if l.search.position = at; backward {
+		l.search.position++
+	}
+	number, err := l.search.search()
+	switch {
+	case !backward:
+		l.number = max(l.number, number+1)
+	case l.size == 0:
+		l.number = number
+	default:
+		l.number = min(l.number, number)
+	}
+	return err
+}
+
+func (l *streamList) read(backward bool) (err error) {
+	x, hash := l.search.rd.index, l.search.hash
+	l.size = min(max(firstEntries, 2*l.size), mostEntries)
+	switch {
+	case backward:
+		l.page, err = x.Descend(l.page[:0], hash, l.number, 0, l.size)
+	case l.search.certain:
+		l.page, err = index.AscendCertain(x, l.page[:0], hash, l.number, event.TombstoneNumber, l.size)
+	default:
+		l.page, err = x.Ascend(l.page[:0], hash, l.number, event.TombstoneNumber, l.size)
+	}
+	l.looked += len(l.page)
+	if l.whole, l.passed = len(l.page) < l.size, true; err != nil || l.whole {
+		return err
+	}
+	// Of the last number some may have been cut off: streams share the hash.
+	last := len(l.page) - 1
+	for l.number = l.page[last].Number; last >= 0 && l.page[last].Number == l.number; last-- {
+	}
+	l.page = l.page[:last+1]
+	return nil
+}
+
+// queryWalk is a walk over what a query may find.
+type queryWalk struct {
+	*postings.Walk
+	findsStreams bool
+	streams      []*streamList
+}
+
+// walk begins one. Events of streams that the query names are found by the index of streams, unless
+// that is known to be damaged. It is nil unless all of the log before an end is posted.
+func (rd *Reader) walk(v view, end int64, q *event.Query, o postings.WalkOptions) *queryWalk {
+	w := &queryWalk{findsStreams: rd.index.Damage() == nil}
+	if w.findsStreams {
+		o.Lists = make([][]postings.List, len(q.Items))
+		for i := range q.Items {
+			for _, stream := range q.Items[i].Streams {
+				search := numberSearch{rd: rd, v: v, stream: stream, hash: chunkfile.HashStream(stream), certain: o.Certain}
+				l := &streamList{search: search, item: i}
+				o.Lists[i], w.streams = append(o.Lists[i], l), append(w.streams, l)
+			}
+		}
+	}
+	if w.Walk = rd.postings.Walk(end, label.Alternatives(q, w.findsStreams), o); w.Walk == nil {
+		return nil
+	}
+	return w
+}
+
+// lists says what was read so far.
+func (w *queryWalk) lists(q *event.Query) []event.PlannedList {
+	lists := label.Lists(q, w.findsStreams)
+	for i := range lists {
+		lists[i].Postings = w.ReadOf(i)
+	}
+	for _, l := range w.streams {
+		lists = append(lists, event.PlannedList{Item: l.item, Kind: "stream", Name: l.search.stream, Postings: l.looked})
+	}
+	return lists
+}
