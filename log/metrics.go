@@ -135,6 +135,12 @@ func (l *Log) watch(r *stats.Registry) {
 	at("epoch", "non-flushed", l.EpochPosition)
 	at("index", "non-flushed", l.index.Checkpoint)
 
+	for i, kind := range l.postings.Status().Kinds {
+		r.GaugeFunc("annals_postings", "Postings, by kind.", func() float64 { kinds, _ := l.postings.Kinds(); return float64(kinds[i].Postings) }, labelled("kind", kind.Name))
+		r.GaugeFunc("annals_postings_keys", "Keys of postings, by kind. Of tags and correlations it is at most so many.",
+			func() float64 { kinds, _ := l.postings.Kinds(); return float64(kinds[i].Keys) }, labelled("kind", kind.Name))
+	}
+	r.GaugeFunc("annals_postings_malformed_tags", "Events in the log whose tags are malformed.", func() float64 { _, n := l.postings.Kinds(); return float64(n) })
 	r.GaugeFunc("annals_postings_build_ratio", "Share of the log that the index of postings has; 1 when it has all.", func() float64 {
 		done, total := l.postings.Progress()
 		if total == 0 {

@@ -71,6 +71,10 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 		if err := log.Index().Damage(); err != nil {
 			f.Index = err.Error()
 		}
+		s := log.Postings().Status()
+		if f.MalformedTags = s.Malformed; s.IsBuilding {
+			f.PostingsMissing = s.LogEnd - s.Position
+		}
 	}
 	if !f.Insecure {
 		if err := e.defaultPasswords(ctx, f); err != nil {

@@ -127,6 +127,9 @@ type Facts struct {
 	Alone     bool     // there is no other node to fetch them from
 	Index     string   // the damaged part of the index; empty: no damage is known
 
+	PostingsMissing int64 // bytes of log that the index of categories, types and tags lacks
+	MalformedTags   int64 // events in the log whose tags are malformed
+
 	// DefaultPasswords are the users whose password is still the default one. Unchecked says why
 	// that is not known.
 	DefaultPasswords []string

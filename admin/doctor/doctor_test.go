@@ -110,6 +110,8 @@ func TestFindings(t *testing.T) {
 		{"anonymous writers", func(f *Facts) { f.OpenWriters = true }, "anonymous access", "may read, write and delete", "AllowAnonymousStreamAccess=false"},
 		{"damaged chunk", func(f *Facts) { f.Damaged = []string{"chunk-000003.000000"} }, "chunks", "chunk-000003.000000 is damaged", "fetches the file again"},
 		{"damaged chunk, alone", func(f *Facts) { f.Damaged, f.Alone = []string{"chunk-000003.000000"}, true }, "chunks", "is damaged", "--repair-from"},
+		{"index of categories is built", func(f *Facts) { f.PostingsMissing = 70 }, "index", "70 bytes of log are left", "annals index shows how far it is"},
+		{"malformed tags", func(f *Facts) { f.MalformedTags = 3 }, "index", "3 events have a malformed $tags", "write these events again"},
 		{"damaged index", func(f *Facts) { f.Index = "index/5f0c3b at 32: wrong checksum" }, "index", "at 32: wrong checksum", "builds the index again"},
 		{"default password", func(f *Facts) { f.DefaultPasswords = []string{"admin", "ops"} }, "passwords", "lets in admin and ops", "annals user passwd admin and annals user passwd ops"},
 		{"passwords not known", func(f *Facts) { f.Unchecked = "too busy" }, "passwords", "too busy", "ask again"},

@@ -242,6 +242,14 @@ func judgeIndex(f *Facts, r *report) {
 	if f.Index != "" {
 		r.wrong("check the disk: the node builds the index again from the log by itself", "%s", f.Index)
 	}
+	if f.PostingsMissing > 0 {
+		r.wrong("wait, annals index shows how far it is: until then reads of indexes, queries and conditions are refused or slow",
+			"the index of categories, types and tags is being built, %d bytes of log are left", f.PostingsMissing)
+	}
+	if f.MalformedTags > 0 {
+		r.wrong("write these events again with tags that are right, if queries are to find them by their tags",
+			"%d events have a malformed $tags and count as events without tags", f.MalformedTags)
+	}
 }
 
 func judgePasswords(f *Facts, r *report) {

@@ -108,6 +108,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		doctorCommand(stdout),
 		tailCommand(stdout, stderr),
 		queryCommand(stdout, stderr),
+		indexCommand(stdout),
 		appendCommand(os.Stdin, stdout, stderr),
 		projectionCommand(os.Stdin, stdout, stderr),
 		userCommand(terminalSecrets(os.Stdin, stderr), stdout),
