@@ -297,6 +297,45 @@ func TestSearch(t *testing.T) {
 	p.clean()
 }
 
+// TestFind finds events by their tags, follows those that come, and binds an append to what was found.
+func TestFind(t *testing.T) {
+	n := startNode(t)
+	write := func(stream, seat string) {
+		t.Helper()
+		ask(t, n, "POST", "/streams/"+stream, fmt.Sprintf(`[{"eventId":"00000000-0000-4000-8000-0000000000%s","eventType":"SeatTaken","data":{},"metadata":{"$tags":["show:7","seat:%s"]}}]`, seat, seat),
+			"Content-Type", "application/vnd.eventstore.events+json")
+	}
+	write("show-7", "11")
+	write("show-7", "12")
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/search?by=index").mayRefuse(409)
+	p.enter("textbox", "Tags", "show:7")
+	p.find("button", "Remove show:7")
+	p.enter("textbox", "Types", "SeatTaken")
+	p.click("button", "Find")
+	p.sees("2 events, up to position ")
+	p.click("button", "Live")
+	write("show-7", "13")
+	p.sees("3 events, up to position ")
+	p.click("button", "Or")
+	p.enter("textbox", "Tags 2", "nobody has it")
+	p.enter("textbox", "Tags", "seat:12")
+	p.click("button", "Find")
+	p.sees("1 event, up to position ")
+	p.click("link", "1@show-7")
+	p.click("link", "seat:12")
+	p.h1("$idx-tag-seat:12")
+	p.find("link", "1@show-7")
+	p.goTo("#/streams/show-7/append")
+	p.fill("textbox", "Event type", "SeatTaken")
+	p.eval("document.querySelector('details').open = true")
+	p.fill("textbox", "Condition", `{"failIfEventsMatch":{"items":[{"tags":["seat:12"]}]}}`)
+	p.click("button", "Append")
+	p.sees("Nothing was written.")
+	p.click("link", "1@show-7")
+	p.h1("1@show-7")
+	p.clean()
+}
+
 // TestUsers creates a user, changes it and deletes it.
 func TestUsers(t *testing.T) {
 	n := startNode(t)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -73,7 +74,8 @@ func openPages(t *testing.T, logins []string, themes ...string) {
 	b := newBrowser(t)
 	pages := []struct{ hash, h1 string }{
 		{"#/", "Overview"}, {"#/streams", "Streams"}, {"#/streams/orders-1", "orders-1"}, {"#/streams/orders-1/3", "3@orders-1"}, {"#/streams/orders-1/append", "Append event"}, {"#/streams/orders-1/metadata", "Access and limits"},
-		{"#/streams/%24all", "$all"}, {"#/correlation/none", "Correlation"}, {"#/search", "Search"}, {"#/subscriptions", "Subscriptions"}, {"#/subscriptions/new", "New subscription"}, {"#/subscriptions/orders-1/mail", "mail"},
+		{"#/streams/%24all", "$all"}, {"#/correlation/none", "Correlation"}, {"#/search", "Search"}, {"#/search?by=index&run=1&q=" + url.QueryEscape(`{"items":[{"types":["OrderPlaced","OrderPaid"],"categories":["orders"]},{"tags":["a"]}]}`), "Search"},
+		{"#/streams?tab=categories", "Streams"}, {"#/streams?tab=types", "Streams"}, {"#/streams/%24idx-ce-orders", "$idx-ce-orders"}, {"#/subscriptions", "Subscriptions"}, {"#/subscriptions/new", "New subscription"}, {"#/subscriptions/orders-1/mail", "mail"},
 		{"#/subscriptions/orders-1/mail/edit", "Edit mail"}, {"#/subscriptions/orders-1/mail/parked", "Parked messages"}, {"#/projections", "Projections"}, {"#/projections/new", "New projection"}, {"#/projections/%24by_category", "$by_category"}, {"#/projections/%24by_category/edit", "Edit $by_category"},
 		{"#/query", "Query"}, {"#/cluster", "Cluster"}, {"#/stats", "Statistics"}, {"#/options", "Options"}, {"#/scavenge", "Scavenge"}, {"#/backup", "Backup"}, {"#/activity", "Activity"}, {"#/users", "Users"}, {"#/users/new", "New user"}, {"#/users/ops", "ops"}, {"#/account", "Account"}, {"#/nonsense", "Not found"},
 	}

@@ -21,6 +21,7 @@ function newId() {
 export default function Append({ stream: given = "", query }) {
 	const [stream, setStream] = useState(given), [version, setVersion] = useState(""), [events, set] = useState([blank()]);
 	const [versions, setVersions] = useState(/** @type {Record<string, string>} */ ({})); // expected ones of further streams
+	const [condition, setCondition] = useState("");
 	const [result, tell] = useState(/** @type {any} */ (null)), [busy, work] = useState(false);
 	useEffect(() => {
 		const like = eventName(query.like || "");
@@ -30,9 +31,10 @@ export default function Append({ stream: given = "", query }) {
 	const change = (i, part) => set(events.map((e, j) => (j === i ? { ...e, ...part } : e)));
 	const wrong = events.map((e) => ({ type: e.type.trim() === "" ? "A type is needed." : "", data: check(e.data), metadata: e.metadata.trim() === "" ? "" : check(e.metadata) }));
 	const streamOf = (e, i) => (i > 0 && e.stream) || stream;
-	const streams = [...new Set(events.map(streamOf))], several = streams.length > 1;
+	const streams = [...new Set(events.map(streamOf))], several = streams.length > 1 || condition.trim() !== "";
 	const expected = (s) => (s === stream ? version : versions[s] || "");
-	const ready = stream !== "" && wrong.every((w) => !w.type && !w.data && !w.metadata) && streams.every((s) => /^(-?[0-9]+)?$/.test(expected(s)));
+	const badCondition = condition.trim() === "" ? "" : check(condition);
+	const ready = !badCondition && stream !== "" && wrong.every((w) => !w.type && !w.data && !w.metadata) && streams.every((s) => /^(-?[0-9]+)?$/.test(expected(s)));
 	const violated = (s) => {
 		const v = result && result.violations && result.violations.find((v) => v.stream === s);
 		return v ? { none: "There is no such stream.", deleted: "The stream is deleted.", tombstoned: "The stream is deleted for ever." }[v.actual] || `The stream is at ${v.actual} now.` : "";
@@ -42,7 +44,7 @@ export default function Append({ stream: given = "", query }) {
 		const list = events.map((e, i) => `{${several ? `"stream":${JSON.stringify(streamOf(e, i))},` : ""}"eventId":${JSON.stringify(e.id)},"eventType":${JSON.stringify(e.type.trim())},"data":${e.data}${e.metadata.trim() ? `,"metadata":${e.metadata}` : ""}}`).join(",");
 		if (!several) return { type: eventsJSON, headers: version === "" ? {} : { "ES-ExpectedVersion": version }, body: `[${list}]` };
 		const checks = streams.filter((s) => expected(s) !== "" && expected(s) !== "-2").map((s) => `{"stream":${JSON.stringify(s)},"expectedVersion":${expected(s)}}`);
-		return { allow: [409], body: `{"checks":[${checks}],"events":[${list}]}` };
+		return { allow: [409], body: `{"checks":[${checks}],${condition.trim() ? `"condition":${condition},` : ""}"events":[${list}]}` };
 	};
 	const address = several ? "/streams" : `/streams/${path(stream)}`;
 	const submit = async (e) => {
@@ -53,7 +55,7 @@ export default function Append({ stream: given = "", query }) {
 			const r = await send("POST", address, request());
 			const answer = several ? await r.json() : null;
 			if (r.status === 409) {
-				tell({ violations: answer.checks });
+				tell({ violations: answer.checks || [], conflicts: (answer.conditions || []).map((c) => c.event) });
 				work(false);
 				return;
 			}
@@ -73,11 +75,13 @@ export default function Append({ stream: given = "", query }) {
 			<div class="fields"><${Field} label=${name("Event type", i)} value=${e.type} set=${(type) => change(i, { type })} error=${e.type !== "" ? wrong[i].type : ""} /><${Field} label=${name("Event id", i)} value=${e.id} set=${(id) => change(i, { id })} class="mono" /></div>
 			<div class="columns"><${Field} label=${name("Data", i)} area=${12} value=${e.data} set=${(data) => change(i, { data })} error=${wrong[i].data} hint="JSON" /><${Field} label=${name("Metadata", i)} area=${12} value=${e.metadata} set=${(metadata) => change(i, { metadata })} error=${wrong[i].metadata} hint="JSON, or nothing" /></div>
 			${events.length > 1 && html`<button type="button" onClick=${() => set(events.filter((_, j) => j !== i))}>Remove event ${i + 1}</button>`}</fieldset>`)}
+		${has("conditions") && html`<details><summary>Condition</summary><${Field} label="Condition" area=${4} value=${condition} set=${setCondition} error=${badCondition} hint="JSON, as Search copies it: nothing is written when an event behind its position matches." /></details>`}
 		<div class="buttons"><button class="primary" disabled=${!ready || busy}>Append</button><button type="button" onClick=${() => set([...events, { ...blank(), type: events[events.length - 1].type }])}>One more event</button>
 			<${Copy} label="Copy as curl" text=${() => command("POST", address, request())} /></div>
 		<div role="status">${result && result.written && html`<p class="box good">Written as ${result.written.map((w) => `${w.number}@${w.stream}`).join(", ")}.</p>`}</div>
 		${result && result.written && result.written.map((w) => html`<p key=${w.stream}><${EventLink} stream=${w.stream} number=${w.number} /></p>`)}
-		${result && result.violations && html`<div role="alert" class="box bad"><strong>Nothing was written.</strong> ${result.violations.map((v) => `${v.stream}: ${violated(v.stream)}`).join(" ")}</div>`}
+		${result && result.violations && html`<div role="alert" class="box bad"><strong>Nothing was written.</strong> ${result.violations.map((v) => `${v.stream}: ${violated(v.stream)}`).join(" ")}
+			${result.conflicts.map((c) => html`<p key=${c.position}>An event that matches was written: ${c.stream === undefined ? `at position ${c.position}` : html`${c.eventType} <${EventLink} stream=${c.stream} number=${c.number} />`}.</p>`)}</div>`}
 		${result && result.error && (result.now !== null && result.now !== undefined ? html`<div role="alert" class="box bad"><strong>Wrong expected version.</strong> The stream is at ${result.now} now, not at ${version}. <button type="button" onClick=${() => setVersion(String(result.now))}>Expect ${result.now}</button></div>` : html`<${Failure} error=${result.error} />`)}
 	</form><//>`;
 }

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../../vendor/preact.js";
 import { root } from "../api.js";
 import { path } from "../lib/address.js";
 import { plural, span, time } from "../lib/format.js";
-import { follow, newest } from "../live.js";
+import { follow } from "../live.js";
 import { Empty, EventLink, Failure, Page } from "../parts/basics.js";
 import { fromEntry } from "../parts/events.js";
 import { ids } from "./event.js";
@@ -12,36 +12,15 @@ import { use, zone } from "../store.js";
 const step = 500;
 
 export default function Correlation({ id, query }) {
-	const [found, set] = useState(/** @type {any} */ ({ events: [], over: false, complete: false, error: null, scanned: 0 })), [round, more] = useState(0);
-	useEffect(() => {
-		let stop = () => {}, live = true;
-		const control = new AbortController();
-		(async () => {
-			// $bc-… has them all where the projection runs; else the log is looked through. A live tail tells the times of
-			// the events, a feed those of the links alone.
-			try {
-				const list = await newest(`/streams/${path("$bc-" + id)}`, step, { query: { from: round * step, to: "end", backward: undefined, embed: "body" }, signal: control.signal });
-				const events = list.map((e) => ({ ...fromEntry(e), time: e.eventUpdated ?? e.updated })).filter((e) => e.id !== "" && e.type !== "$>");
-				if (live && events.length > 0) return set((s) => ({ events: [...s.events, ...events], over: true, complete: true, more: list.length === step, error: null, scanned: 0 }));
-			} catch (e) {
-				if (e.status !== 404 && e.status !== 401) return live && set((s) => ({ ...s, error: e, over: true }));
-			}
-			if (!live) return;
-			stop = follow("/streams/$all", { from: round === 0 ? "start" : found.last, to: "end", contains: id, limit: step, embed: "body", resolve: false }, {
-				event: (e, at) => {
-					const ev = fromEntry(e);
-					if (ev.type !== "$>" && ids(ev.metadata || "").correlation === id) set((s) => ({ ...s, events: [...s.events, ev], last: at }));
-				},
-				progress: (p) => set((s) => ({ ...s, scanned: Number(p.scanned) })),
-				end: (why) => set((s) => ({ ...s, over: true, more: why === "limit" })),
-				problem: (error) => set((s) => ({ ...s, error, over: true })),
-			}, { once: true });
-		})();
-		return () => ((live = false), control.abort(), stop());
-	}, [id, round]);
+	const [found, set] = useState(/** @type {any} */ ({ events: [], over: false, more: false, error: null, last: "" })), [round, more] = useState(0);
+	useEffect(() => follow(`/streams/${path("$idx-co-" + id)}`, { from: "start", to: "end", limit: step, embed: "body" }, {
+		event: (e, last) => set((s) => ({ ...s, events: [...s.events, fromEntry(e)], last })),
+		end: (why) => set((s) => ({ ...s, over: true, more: why === "limit" })),
+		problem: (error) => set((s) => ({ ...s, error, over: true })),
+	}, { once: true, after: found.last }), [id, round]);
 	const forest = build(found.events);
 	return html`<${Page} title="Correlation" lead=${html`<span class="mono small">${id}</span>`}>
-		<p role="status">${plural(found.events.length, "event")}${found.over ? "" : ", still looking"}.${found.over && !found.complete && found.events.length > 0 ? " They were found by looking through the log for this id: some may be missing. The projection $by_correlation_id keeps them all." : ""}
+		<p role="status">${plural(found.events.length, "event")}${found.over ? "" : ", still looking"}.
 		${found.over && found.more && html` <button onClick=${() => (set({ ...found, over: false }), more(round + 1))}>Look further</button>`}</p>
 		${found.error && html`<${Failure} error=${found.error} />`}
 		${found.over && found.events.length === 0 && !found.error ? html`<${Empty} text="No event has this correlation id in its metadata, as $correlationId. One that has it:" command=${`curl -i -H 'Content-Type: application/vnd.eventstore.events+json' -d '[{"eventId":"'$(uuidgen)'","eventType":"OrderPlaced","data":{},"metadata":{"$correlationId":"c-1"}}]' ${new URL("streams/orders-1", root)}`} />` : found.events.length > 0 && html`<${Graph} rows=${forest} here=${query.event} /><h2>Events</h2><${Outline} rows=${forest} here=${query.event} />`}<//>`;

@@ -25,25 +25,27 @@ export default function Event({ stream, number }) {
 			${isLink ? html`<${Target} stream=${stream} number=${number} text=${e.data} />` : html`<${Both} e=${e} /><${Compare} stream=${stream} number=${n} now=${e} />`}`}<//>`}<//>`;
 }
 
-/** ids finds correlation and causation in the metadata of an event. */
+/** ids finds what the metadata of an event say of where it belongs. @returns {{correlation: string, causation: string, tags: string[]}} */
 export function ids(metadata) {
 	try {
-		const m = value(parse(metadata)) || {};
-		return { correlation: text(m.$correlationId), causation: text(m.$causationId) };
+		const m = value(parse(metadata)) || {}, tags = m.$tags;
+		return { correlation: text(m.$correlationId), causation: text(m.$causationId), tags: Array.isArray(tags) ? tags.map(text) : text(tags).split(",").map((t) => t.trim()).filter((t) => t !== "") };
 	} catch {
-		return { correlation: "", causation: "" };
+		return { correlation: "", causation: "", tags: [] };
 	}
 }
 const text = (v) => (typeof v === "string" ? v : "");
 
 function Facts({ e, stream }) {
-	const { correlation, causation } = ids(e.metadata);
-	const also = [["$et-" + e.type, "type"], ...(stream.includes("-") && !stream.startsWith("$") ? [["$ce-" + stream.slice(0, stream.indexOf("-")), "category"]] : []), ...(correlation ? [["$bc-" + correlation, "correlation"]] : [])];
+	const { correlation, causation, tags } = ids(e.metadata);
+	const own = !stream.startsWith("$") && !e.type.startsWith("$");
+	const also = [["$idx-et-" + e.type, "type"], ...(own ? [["$idx-ce-" + stream.split("-")[0], "category"]] : [])];
 	return html`<dl class="facts"><dt>Type</dt><dd>${e.type}</dd><dt>Time</dt><dd><${Time} at=${e.time} /></dd><dt>Id</dt><dd class="mono">${e.id}</dd><dt>Stream</dt><dd><${StreamLink} name=${e.stream} /></dd>
 		${e.redacted && html`<dt>Redacted</dt><dd><span class="state warn">Its data were blanked out.</span></dd>`}
+		${tags.length > 0 && html`<dt>Tags</dt><dd>${tags.map((t, i) => html`${i > 0 ? ", " : ""}<${Link} to=${["streams", "$idx-tag-" + t]} class="mono">${t}<//>`)}</dd>`}
 		${correlation && html`<dt>Correlation</dt><dd><${Link} to=${["correlation", correlation]} query=${{ event: `${e.number}@${e.stream}` }}>Correlation<//> <span class="mono small">${correlation}</span></dd>`}
 		${causation && html`<dt>Caused by</dt><dd class="mono">${causation}</dd>`}
-		<dt>Also in</dt><dd>${also.map(([name], i) => html`${i > 0 ? ", " : ""}<${StreamLink} name=${name} />`)} <span class="muted small">where the system projections run</span></dd></dl>`;
+		<dt>Also in</dt><dd>${also.map(([name], i) => html`${i > 0 ? ", " : ""}<${StreamLink} name=${name} />`)}</dd></dl>`;
 }
 
 /** Target is the event that a link leads to. */

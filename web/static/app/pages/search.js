@@ -1,12 +1,13 @@
 // @ts-check
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
-import { path } from "../lib/address.js";
+import { path, to } from "../lib/address.js";
 import { plural, readTime, time } from "../lib/format.js";
 import { follow } from "../live.js";
-import { Choice, Failure, Field, Page } from "../parts/basics.js";
+import { Choice, Failure, Field, Page, Tabs } from "../parts/basics.js";
 import { Events, fromEntry } from "../parts/events.js";
-import { patch } from "../router.js";
-import { use, zone } from "../store.js";
+import { Find } from "../parts/find.js";
+import { go, patch } from "../router.js";
+import { has, use, zone } from "../store.js";
 
 const page = 100;
 /** broken are the ends of a scan that did not come to its end. */
@@ -22,7 +23,16 @@ function looked(state, found, query, utc) {
 	}
 }
 
+const ways = ["Look through the log", "By tag, type, category"];
+
 export default function Search({ query }) {
+	const byIndex = query.by === "index" && has("query");
+	return html`<${Page} title="Search">${has("query") && html`<${Tabs} label="How to search" of=${ways} value=${ways[byIndex ? 1 : 0]} set=${(t) => go(to(["search"], { by: t === ways[1] ? "index" : "" }))} />`}
+		${byIndex ? html`<${Find} key=${query.q} query=${query} />` : html`<${Look} query=${query} />`}<//>`;
+}
+
+/** Look asks for what only the events themselves can tell. */
+function Look({ query }) {
 	const [f, set] = useState(() => ({ text: query.text || "", id: query.id || "", streams: query.streams || "", types: query.types || "", since: query.since || "", until: query.until || "", system: query.system || "1", stream: query.stream || "" }));
 	const [wrong, setWrong] = useState("");
 	const field = (label, k, more = {}) => html`<${Field} label=${label} value=${f[k]} set=${(v) => set({ ...f, [k]: v })} ...${more} />`;
@@ -33,11 +43,11 @@ export default function Search({ query }) {
 		setWrong("");
 		patch({ ...f, system: f.system === "1" ? "" : f.system, run: Number(query.run || 0) + 1 });
 	};
-	return html`<${Page} title="Search"><form onSubmit=${submit}>
+	return html`<form onSubmit=${submit}>
 		<div class="fields">${field("Text", "text", { hint: "in data or metadata" })}${field("Stream begins with", "streams", { hint: "prefixes with commas, or /regex/" })}${field("Type begins with", "types", { hint: "prefixes with commas, or /regex/" })}
 		${field("Event id", "id")}${field("Not before", "since", { hint: utc ? "UTC" : "local time" })}${field("Not after", "until")}${field("In one stream", "stream", { hint: "empty: in all" })}</div>
 		<div class="bar"><button class="primary">Search</button><${Choice} label="System events" value=${f.system} of=${[["1", "with"], ["0", "without"]]} set=${(v) => set({ ...f, system: v })} />${wrong && html`<span role="alert" class="badtext">${wrong}</span>`}</div></form>
-		${query.run && html`<${Scan} key=${JSON.stringify(query)} query=${query} utc=${utc} />`}<//>`;
+		${query.run && html`<${Scan} key=${JSON.stringify(query)} query=${query} utc=${utc} />`}`;
 }
 
 /** Scan asks the node to look through the log, newest first. */

@@ -12,7 +12,8 @@ import { rows as height, use, visit, zone } from "../store.js";
 const sizes = [20, 50, 100, 200, 500], kept = 500, drawn = 120; // Of the rows that a live tail keeps so many are drawn, unless all are asked for.
 
 export default function Stream({ stream, query }) {
-	const all = stream === "$all", size = sizes.includes(+query.size) ? +query.size : 20;
+	const all = stream === "$all", index = stream.startsWith("$idx-"), byPlace = all || index; // Else by numbers that are dense.
+	const size = sizes.includes(+query.size) ? +query.size : 20;
 	const resolve = query.links ? query.links === "1" : !all;
 	const live = query.live === "1", types = query.type || "";
 	const head = !query.from && !types && !live;
@@ -37,18 +38,18 @@ export default function Stream({ stream, query }) {
 		const m = l && /\/([0-9A-Fa-f]+|head)\/(backward|forward)\/[0-9]+$/.exec(l.uri);
 		return m ? { from: m[1], dir: m[2] === "forward" ? "forward" : "" } : null;
 	};
-	const older = all ? linked("next") : bottom && BigInt(bottom.at) > 0n && linked("next") ? { from: String(BigInt(bottom.at) - 1n), dir: "" } : null;
-	const newer = page && !page.head && (query.from || query.dir) ? (all ? linked("previous") : top ? { from: String(BigInt(top.at) + BigInt(size)), dir: "" } : null) : null;
+	const older = byPlace ? linked("next") : bottom && BigInt(bottom.at) > 0n && linked("next") ? { from: String(BigInt(bottom.at) - 1n), dir: "" } : null;
+	const newer = page && !page.head && (query.from || query.dir) ? (byPlace ? linked("previous") : top ? { from: String(BigInt(top.at) + BigInt(size)), dir: "" } : null) : null;
 	const move = (a) => patch({ from: a.from, dir: a.dir, at: "", live: "" });
 	const oldest = async () => {
 		const here = unmoved();
 		const feed = await get(`/streams/${path(stream)}/${all ? "0".repeat(32) : 0}/forward/${size}?embed=rich`, { accept: atomJSON });
 		const first = feed.entries.map(fromEntry)[0];
-		if (here()) patch(all || !first ? { from: "0".repeat(all ? 32 : 1), dir: "forward", at: "", live: "" } : { from: String(first.at), dir: "", at: "", live: "" });
+		if (here()) patch(byPlace || !first ? { from: "0".repeat(all ? 32 : 1), dir: "forward", at: "", live: "" } : { from: String(first.at), dir: "", at: "", live: "" });
 	};
 	const gone = q.error && (q.error.status === 410 ? "Stream deleted." : q.error.status === 404 ? "Stream not found." : "");
 
-	const actions = html`<${Link} to=${["streams", stream, "append"]}>Append event<//>${!all && html`<${Link} to=${["streams", stream, "metadata"]}>Access and limits<//><${Delete} stream=${stream} onDone=${q.again} />`}`;
+	const actions = !index && html`<${Link} to=${["streams", stream, "append"]}>Append event<//>${!all && html`<${Link} to=${["streams", stream, "metadata"]}>Access and limits<//><${Delete} stream=${stream} onDone=${q.again} />`}`;
 	return html`<${Page} title=${stream} actions=${actions}>
 		<${Follows} />
 		<div class="bar">
@@ -60,7 +61,7 @@ export default function Stream({ stream, query }) {
 			<${GoTo} stream=${stream} all=${all} />
 		</div>
 		<div class="bar">
-			<${Check} label="Resolve links" value=${resolve} set=${(v) => patch({ links: v === !all ? "" : v ? "1" : "0" })} />
+			${!index && html`<${Check} label="Resolve links" value=${resolve} set=${(v) => patch({ links: v === !all ? "" : v ? "1" : "0" })} />`}
 			<${TypeFilter} value=${types} />
 			<${Choice} label="Page size" value=${size} of=${sizes} set=${(v) => patch({ size: v === "20" ? "" : v })} />
 			<${Choice} label="Rows" value=${use(height)} of=${["Dense", "Roomy"]} set=${(v) => height.set(v)} />
@@ -72,8 +73,8 @@ export default function Stream({ stream, query }) {
 		: types ? html`<${Filtered} key=${stream + types} stream=${stream} all=${all} types=${types} resolve=${resolve} size=${size} />`
 		: gone ? html`<div class="box"><p>${gone}</p><p class="muted">${q.error.message}</p></div>${q.error.status === 404 && html`<${Empty} text="An append makes it:" command=${append(stream)} />`}`
 		: html`<${Answer} of=${page || q.error ? q : { ...q, data: undefined }}>${() => html`
-			${page.waiting && html`<p><button class="primary" onClick=${() => show({ ...page.waiting, key })}>${plural(all ? fresh(page) : BigInt(newest(page.waiting)) - BigInt(newest(page)), "new event")}</button></p>`}
-			${entries.length === 0 ? html`<${Empty} text=${query.from ? "No event is to be seen here. Newest leads to those that are." : "No event is to be seen: all are hidden by the limits of the stream, or there are none."} />` : html`<${Events} of=${entries} all=${all} marked=${query.at} />`}`}<//>`}
+			${page.waiting && html`<p><button class="primary" onClick=${() => show({ ...page.waiting, key })}>${plural(byPlace ? fresh(page) : BigInt(newest(page.waiting)) - BigInt(newest(page)), "new event")}</button></p>`}
+			${entries.length === 0 ? html`<${Empty} text=${query.from ? "No event is to be seen here. Newest leads to those that are." : "No event is to be seen: all are hidden by the limits of the stream, or there are none."} />` : html`<${Events} of=${entries} all=${all} marked=${query.at} place=${index ? "Position" : "Number"} />`}`}<//>`}
 	<//>`;
 }
 

@@ -2,19 +2,20 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { atomJSON, get, root, useAnswer } from "../api.js";
 import { to } from "../lib/address.js";
+import { count } from "../lib/format.js";
 import { Age, Answer, Empty, Failure, Field, Link, Page, StreamLink, Table, Tabs, Time } from "../parts/basics.js";
 import { fromEntry } from "../parts/events.js";
 import { go, patch } from "../router.js";
 import { has, visited } from "../store.js";
 
-const tabs = ["Recently changed", "Recently created", "All streams"];
-const keys = ["changed", "created", "all"];
+const tabs = ["Recently changed", "Recently created", "All streams", "Categories", "Types"];
+const keys = ["changed", "created", "all", "categories", "types"];
 
 export default function Streams({ query }) {
 	const tab = Math.max(0, keys.indexOf(query.tab));
 	const actions = html`<${Link} to=${["streams", "$all"]}>Everything ($all)<//><${Link} to=${["append"]}>Append event<//>`;
 	return html`<${Page} title="Streams" actions=${actions}><${Tabs} label="Which streams" of=${tabs} value=${tabs[tab]} set=${(t) => go(to(["streams"], { tab: keys[tabs.indexOf(t)] }))} />
-		${tab === 0 ? html`<${Changed} />` : html`<${Names} key=${tab} order=${tab === 1 ? "created" : "name"} query=${query} />`}<//>`;
+		${tab === 0 ? html`<${Changed} />` : tab > 2 ? html`<${Indexed} key=${tab} kind=${keys[tab]} query=${query} />` : html`<${Names} key=${tab} order=${tab === 1 ? "created" : "name"} query=${query} />`}<//>`;
 }
 
 /** isSystem reports whether a stream is one of the system. @param {string} name */
@@ -69,21 +70,33 @@ async function readNames(order, prefix, after, signal) {
 	return { ...system, streams: [...d.streams, ...system.streams] };
 }
 
-/** Names are streams out of the index of names, page by page. */
+/** Names are streams out of the index of names. */
 function Names({ order, query }) {
+	if (!has("streamNames")) return html`<p class="box">This node does not offer a list of the names of all streams.</p><${Visited} />`;
+	return html`<${Pages} query=${query} read=${(prefix, after, signal) => readNames(order, prefix, after, signal)}>${(d) => d.streams.length === 0 ? html`<${Empty} text="No stream has a name that begins so." />`
+		: html`<${Table} name="Streams" heads=${["Stream", "#Last event", "Deleted"]}>${d.streams.map((s) => html`<tr key=${s.name}><td class="name"><${StreamLink} name=${s.name} /></td><td class="num">${String(s.lastEventNumber)}</td><td>${s.deleted}</td></tr>`)}<//>`}<//>`;
+}
+
+/** Indexed are the categories or the types of events, with how many events each has. @param {{kind: string, query: any}} p */
+function Indexed({ kind, query }) {
+	const heads = kind === "types" ? ["Type", "#Events"] : ["Category", "#Events"], index = kind === "types" ? "$idx-et-" : "$idx-ce-";
+	return html`<${Pages} query=${query} read=${(prefix, after, signal) => get(`/index/${kind}?count=100&prefix=${encodeURIComponent(prefix)}&after=${encodeURIComponent(after)}`, { signal })}>${(d) => d.names.length === 0 ? html`<${Empty} text="No name begins so." />`
+		: html`<${Table} name=${heads[0] === "Type" ? "Types" : "Categories"} heads=${heads}>${d.names.map((n) => html`<tr key=${n.name}><td class="name"><${Link} to=${["streams", index + n.name]} class="mono">${n.name}<//></td><td class="num">${count(n.events)}</td></tr>`)}<//>`}<//>`;
+}
+
+/** Pages are names that begin with what was typed, page by page. */
+function Pages({ query, read, children }) {
 	const [prefix, setPrefix] = useState(query.prefix || "");
 	useEffect(() => {
 		const timer = setTimeout(() => patch({ prefix, after: prefix === (query.prefix || "") ? query.after : "" }, true), 200);
 		return () => clearTimeout(timer);
 	}, [prefix]);
-	const q = useAnswer((signal) => readNames(order, query.prefix || "", query.after || "", signal), [order, query.prefix, query.after], { off: !has("streamNames") });
+	const q = useAnswer((signal) => read(query.prefix || "", query.after || "", signal), [query.prefix, query.after]);
 	useEffect(() => {
 		if (!q.error || q.error.status !== 503) return; // The names are being collected.
 		const timer = setTimeout(q.again, 1000);
 		return () => clearTimeout(timer);
 	}, [q.error]);
-	if (!has("streamNames")) return html`<p class="box">This node does not offer a list of the names of all streams.</p><${Visited} />`;
-	return html`<${Field} label="Prefix" value=${prefix} set=${setPrefix} /><${Answer} of=${q}>${(d) => html`${q.error && html`<${Failure} error=${q.error} />`}
-		${d.streams.length === 0 ? html`<${Empty} text="No stream has a name that begins so." />` : html`<${Table} name="Streams" heads=${["Stream", "#Last event", "Deleted"]}>${d.streams.map((s) => html`<tr key=${s.name}><td class="name"><${StreamLink} name=${s.name} /></td><td class="num">${String(s.lastEventNumber)}</td><td>${s.deleted}</td></tr>`)}<//>`}
+	return html`<${Field} label="Prefix" value=${prefix} set=${setPrefix} /><${Answer} of=${q}>${(d) => html`${q.error && html`<${Failure} error=${q.error} />`}${children(d)}
 		<div class="bar"><button disabled=${!query.after} onClick=${() => patch({ after: "" })}>First</button><button disabled=${!d.next} onClick=${() => patch({ after: d.next })}>Next</button></div>`}<//>`;
 }

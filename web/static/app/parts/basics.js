@@ -181,6 +181,21 @@ export function Field({ label, value, set, hint, type = "text", area = 0, error,
 		${(error || hint) && html`<span id=${id + "-h"} class=${error ? "badtext small" : "muted small"}>${error || hint}</span>`}</div>`;
 }
 
+/** Chips are a labelled list of names: Enter adds what was typed, and each name can be taken out. */
+export function Chips({ label, of, set, hint }) {
+	const [text, type] = useState("");
+	const add = () => {
+		const name = text.trim();
+		type("");
+		if (name !== "" && !of.includes(name)) set([...of, name]);
+	};
+	const keys = (e) => {
+		if (e.key === "Enter" && text.trim() !== "") (e.preventDefault(), add());
+	};
+	return html`<div class="chips"><${Field} label=${label} value=${text} set=${type} hint=${hint} onKeyDown=${keys} onBlur=${add} />
+		${of.map((name) => html`<span key=${name} class="chip mono">${name}<button type="button" aria-label=${`Remove ${name}`} onClick=${() => set(of.filter((x) => x !== name))}>×</button></span>`)}</div>`;
+}
+
 /** Check is a labelled checkbox. */
 export const Check = ({ label, value, set, ...rest }) => html`<label class="check"><input type="checkbox" checked=${value} onChange=${(e) => set(e.target.checked)} ...${rest} />${label}</label>`;
 

@@ -18,7 +18,7 @@ export function fromEntry(e) {
 	const number = e.eventNumber ?? m[1], stream = e.streamId ?? m[2];
 	return {
 		number, stream, type: e.eventType ?? e.summary, id: e.eventId || "", time: e.updated,
-		at: e.positionEventNumber ?? number, from: e.positionStreamId ?? stream, link: e.positionStreamId !== undefined && e.positionStreamId !== stream,
+		at: e.positionEventNumber ?? number, from: e.positionStreamId ?? stream, link: e.positionStreamId !== undefined && e.positionStreamId !== stream && !e.positionStreamId.startsWith("$idx-"),
 		position: e.position, data: e.data, metadata: e.metaData, redacted: e.isRedacted,
 	};
 }
@@ -37,7 +37,7 @@ export async function loadEvent(stream, number, resolve = true, signal) {
 export const commandOf = (stream, number) => command("GET", addressOf(stream, number), { accept: atomJSON });
 
 /** Events are a table of events. In $all a row is named by its event, in a stream by its number there. */
-export function Events({ of, all, marked, fresh, name = "Events" }) {
+export function Events({ of, all, marked, fresh, name = "Events", place = "Number" }) {
 	const [open, set] = useState(/** @type {Set<string>} */ (new Set()));
 	const roomy = use(height) === "Roomy" ? "roomy" : "";
 	const toggle = (key) => {
@@ -45,7 +45,7 @@ export function Events({ of, all, marked, fresh, name = "Events" }) {
 		if (!next.delete(key)) next.add(key);
 		set(next);
 	};
-	return html`<${Table} name=${name} cls=${roomy} heads=${["Number", "Type", "Time", "Event", ""]}>${of.map((e) => {
+	return html`<${Table} name=${name} cls=${roomy} heads=${[place, "Type", "Time", "Event", ""]}>${of.map((e) => {
 		const key = `${e.at}@${e.from}`, shown = open.has(key), label = all ? key : String(e.at);
 		return html`<tr key=${key} class=${String(e.at) === marked ? "marked" : fresh && fresh.has(key) ? "new" : ""}>
 			<td><button type="button" class="plain mono" aria-expanded=${String(shown)} aria-label=${`Open ${label}`} onClick=${() => toggle(key)}><span aria-hidden="true">${shown ? "▾" : "▸"} </span>${String(e.at)}</button></td>
