@@ -29,7 +29,7 @@ func FuzzAccept(f *testing.F) {
 }
 
 func FuzzPath(f *testing.F) {
-	streams := newRouter(streamRows(nil))
+	streams := newRouter(streamRows(nil, nil))
 	for _, s := range []string{"/streams/s", "/streams/%24all/filtered/0/forward/1", "/streams/a%2Fb/metadata/0", "/streams//", "/streams/s/0/", "/", "/streams", "/streams/%00/x/y/z/w/v",
 		"/streams/%24scavenges/x/head/20", "/streams/$scavenges/0/backward/20", "/streams/$scavenges/incoming/0/1"} {
 		f.Add(s)
@@ -45,7 +45,7 @@ func FuzzPath(f *testing.F) {
 			return
 		}
 		// The address of a stream of any name leads back to it.
-		if path, rt := find(t, streamRows(nil), atom.StreamsPath+string(atom.AppendEscaped(nil, s))); path != "/streams/{stream}" || rt != (request.Route{Stream: s}) {
+		if path, rt := find(t, streamRows(nil, nil), atom.StreamsPath+string(atom.AppendEscaped(nil, s))); path != "/streams/{stream}" || rt != (request.Route{Stream: s}) {
 			t.Fatalf("%q gave %q, %+v", s, path, rt)
 		}
 	})

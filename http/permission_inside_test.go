@@ -13,7 +13,7 @@ import (
 
 // allRows are the routes that differ by what their placeholders hold.
 func allRows() []row {
-	return slices.Concat(streamRows(nil), userRows(nil), subscriptionRows(nil), projectionRows(nil))
+	return slices.Concat(streamRows(nil, nil), userRows(nil), subscriptionRows(nil), projectionRows(nil))
 }
 
 // find returns the form of a path, nothing when there is none, and what the path says.

@@ -107,9 +107,10 @@ func (s *Server) rows() []row {
 	for i := range rows {
 		rows[i].isPlain = true
 	}
+	finder := &streams.Finder{Store: o.Store}
 	add(!o.DisableAtomPub, streamRows(&streams.Handlers{
-		Store: o.Store, Subscriptions: o.Subscriptions, Way: &s.way, Finder: &streams.Finder{Store: o.Store},
-	})...)
+		Store: o.Store, Subscriptions: o.Subscriptions, Way: &s.way, Finder: finder,
+	}, finder)...)
 	add(o.Index != nil,
 		about(event.AllStream, at("/index/categories", get(jsonOffer, access.ReadRight, index.Names(false)))),
 		about(event.AllStream, at("/index/types", get(jsonOffer, access.ReadRight, index.Names(true)))),
@@ -127,7 +128,7 @@ const scavengesStream = "$scavenges"
 
 // streamRows are the streams and the log. Literal segments come before placeholders,
 // and the metadata of a stream before the log.
-func streamRows(s *streams.Handlers) []row {
+func streamRows(s *streams.Handlers, f *streams.Finder) []row {
 	backward := get(feedOffer, access.ReadRight, s.Page(true))
 	metadata, oneEvent := get(singleOffer, access.MetaReadRight, s.Metadata), get(singleOffer, access.ReadRight, s.Event)
 	metadata.Single, oneEvent.Single = true, true
@@ -140,7 +141,7 @@ func streamRows(s *streams.Handlers) []row {
 	remove := request.Operation{Operation: api.DeleteStream, Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, Serve: s.Delete}
 	many := post(manyForms, api.AppendMany, s.AppendMany)
 	many.Offer = nil // There is one form of answer.
-	query, queryItem := post(1<<media.FormJSON, api.ReadStream, s.Finder.Query), get(queryOffer, access.ReadRight, s.Finder.QueryItem)
+	query, queryItem := post(1<<media.FormJSON, api.ReadStream, f.Query), get(queryOffer, access.ReadRight, f.QueryItem)
 	query.Action, query.Offer, queryItem.Live = problem.Reading, queryOffer, s.QueryLive
 	rows := []row{
 		at("/streams", many),
