@@ -297,7 +297,8 @@ func TestSearch(t *testing.T) {
 	p.clean()
 }
 
-// TestFind finds events by their tags, follows those that come, and binds an append to what was found.
+// TestFind finds events by their tags, follows those that come, and binds an append to what was
+// found.
 func TestFind(t *testing.T) {
 	n := startNode(t)
 	write := func(stream, seat string) {
