@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ var readPaths = []string{
 var leaderHeaders = []string{"ES-RequireLeader", "ES-RequireMaster", "ES-RequiresMaster", "Kurrent-RequireLeader"}
 
 func TestReadsThatNeedTheLeader(t *testing.T) {
-	for _, path := range readPaths {
+	for _, path := range slices.Concat(readPaths, []string{"/streams/$idx-ce-s", "/streams/$idx-all/0/forward/5", "/query?types=t"}) {
 		t.Run(path, func(t *testing.T) {
 			n := newFollower(t)
 			n.meta1("s")

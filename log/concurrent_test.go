@@ -71,6 +71,38 @@ func TestReadersAndWriter(t *testing.T) {
 	}
 }
 
+// TestWritesAreSeenWhole: each frame has two events for a and, between them, one for b. No reader
+// sees one without the others.
+func TestWritesAreSeenWhole(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	frame := func() testFrame { return m.frame(false, ev("a", "x"), ev("b", "x"), ev("a", "x")) }
+	write(t, l, frame())
+	const frames = 1500
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for seen := int64(0); seen < frames; {
+				a, err := l.Reads.ReadStream(event.StreamRead{Stream: "a", From: event.Head, Count: 1, Backward: true})
+				if err != nil || len(a.Events) != 1 || a.Events[0].Number%2 != 1 {
+					t.Errorf("a part of a write is seen: %+v, %v", a, err)
+					return
+				}
+				seen = (a.Events[0].Number + 1) / 2
+				b, err := l.Reads.StreamInfo("b")
+				if err != nil || b.Last+1 < seen {
+					t.Errorf("a has the events of %d writes, b of %d, %v", seen, b.Last+1, err)
+					return
+				}
+			}
+		})
+	}
+	for range frames - 1 {
+		write(t, l, frame())
+	}
+	readers.Wait()
+}
+
 func lastOrNone(m *model, stream string) int64 {
 	if n, ok := m.last[stream]; ok {
 		return n
