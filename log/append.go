@@ -190,12 +190,16 @@ func (a *appender) commit() error {
 	a.unsettled.Store(a.Tail().End + 1)
 	a.publish(a.tail, a.epoch)
 	// Only now: what the cache says of a stream must be there to be read.
-	for i, it := range a.items {
-		if before, known := a.reads.streams.applied(a.entries[i].Hash, it.Stream(), it.Number()); !known {
+	// All events of a run at once: no reader of the stream sees a part of a write.
+	for first := 0; first < len(a.items); {
+		end := a.endOfRun(first)
+		it, last := a.items[first], a.items[end-1]
+		if before, known := a.reads.streams.applied(a.entries[first].Hash, it.Stream(), it.Number(), last.Number()); !known {
 			a.order.later(it.Position())
 		} else if before != it.Number()-1 && !event.IsLate(it.Number(), it.Position()) {
 			a.order.alarm(string(it.Stream()), it.Number(), it.Position(), before)
 		}
+		first = end
 		if original, ok := bytes.CutPrefix(it.Stream(), []byte("$$")); ok {
 			a.reads.streams.metadataApplied(original)
 		}
@@ -211,6 +215,16 @@ func (a *appender) commit() error {
 		a.syncer.wakeSyncer()
 	}
 	return nil
+}
+
+// endOfRun is the index after the last of the items from first on that follow one another in one
+// stream.
+func (a *appender) endOfRun(first int) int {
+	end := first + 1
+	for end < len(a.items) && a.items[end].Number() == a.items[end-1].Number()+1 && bytes.Equal(a.items[end].Stream(), a.items[first].Stream()) {
+		end++
+	}
+	return end
 }
 
 // writeBuffer writes the buffer after the data of the active chunk.

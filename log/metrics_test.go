@@ -127,12 +127,12 @@ func TestStreamCacheSize(t *testing.T) {
 		name := fmt.Sprint("stream-", i%977)
 		switch i % 3 {
 		case 0:
-			c.applied(hash, []byte(name), 0)
+			c.applied(hash, []byte(name), 0, 0)
 		case 1:
 			_, _, changes := c.get(hash, name)
 			c.put(hash, cachedStream{name: name}, changes)
 		default:
-			c.applied(hash, []byte("x"+name), 7)
+			c.applied(hash, []byte("x"+name), 7, 7)
 		}
 	}
 	want := streamStatistics{}

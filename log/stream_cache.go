@@ -119,9 +119,9 @@ func (sh *streamShard) forget(hash uint64) {
 	delete(sh.streams, hash)
 }
 
-// applied notes that an event was applied, and returns the number of the event before it if it is
-// known. The name shares memory that may go away.
-func (c *streamCache) applied(hash uint64, name []byte, number int64) (before int64, known bool) {
+// applied notes that the events of a stream from number to last were applied, and returns the
+// number of the event before them if it is known. The name shares memory that may go away.
+func (c *streamCache) applied(hash uint64, name []byte, number, last int64) (before int64, known bool) {
 	sh := c.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -130,7 +130,7 @@ func (c *streamCache) applied(hash uint64, name []byte, number int64) (before in
 	switch {
 	case e == nil || e.name != string(name):
 		if number == 0 { // A new stream: what follows will ask for it soon.
-			sh.store(hash, &cachedStream{name: string(name), last: 0}, c.perShard)
+			sh.store(hash, &cachedStream{name: string(name), last: last}, c.perShard)
 		} else if e != nil {
 			sh.forget(hash)
 		}
@@ -139,7 +139,7 @@ func (c *streamCache) applied(hash uint64, name []byte, number int64) (before in
 		e.deleted = true
 		return number - 1, true // It follows everything.
 	}
-	before, e.last = e.last, number
+	before, e.last = e.last, last
 	return before, true
 }
 
