@@ -73,8 +73,9 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 		}
 		s := log.Postings().Status()
 		if f.MalformedTags = s.Malformed; s.IsBuilding {
-			f.PostingsMissing = s.LogEnd - s.Position
+			f.PostingsMissing, f.PostingsBytes = s.LogEnd-s.Position, postingBytes*log.Index().Sizes().Entries
 		}
+		f.HiddenStreams = e.hiddenStreams(ctx)
 	}
 	if !f.Insecure {
 		if err := e.defaultPasswords(ctx, f); err != nil {
@@ -282,4 +283,21 @@ func (e *examination) defaultPasswords(ctx context.Context, f *doctor.Facts) err
 		}
 	}
 	return nil
+}
+
+// postingBytes is about what an event takes in the index of categories, types and tags, without
+// tags.
+const postingBytes = 12
+
+// hiddenStreams are some streams that have the name of an index; none while names are being
+// collected.
+func (e *examination) hiddenStreams(ctx context.Context) (hidden []string) {
+	page, err := e.n.store.Names(ctx, event.NamesRead{Prefix: event.IndexPrefix, Count: 3})
+	if err != nil {
+		return nil
+	}
+	for _, s := range page.Streams {
+		hidden = append(hidden, s.Name)
+	}
+	return hidden
 }

@@ -130,6 +130,9 @@ type Facts struct {
 	PostingsMissing int64 // bytes of log that the index of categories, types and tags lacks
 	MalformedTags   int64 // events in the log whose tags are malformed
 
+	PostingsBytes int64    // about what the whole index will take on disk, while it is built
+	HiddenStreams []string // some of those that an earlier version let have the name of an index
+
 	// DefaultPasswords are the users whose password is still the default one. Unchecked says why
 	// that is not known.
 	DefaultPasswords []string

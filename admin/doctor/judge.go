@@ -244,7 +244,12 @@ func judgeIndex(f *Facts, r *report) {
 	}
 	if f.PostingsMissing > 0 {
 		r.wrong("wait, annals index shows how far it is: until then reads of indexes, queries and conditions are refused or slow",
-			"the index of categories, types and tags is being built, %d bytes of log are left", f.PostingsMissing)
+			"the index of categories, types and tags is being built, %s of log are left; it takes about %s on disk, and more where events have tags",
+			size(f.PostingsMissing), size(f.PostingsBytes))
+	}
+	if len(f.HiddenStreams) > 0 {
+		r.wrong("read their events in $all, and write them to streams of other names",
+			"%s: names that begin with $idx are those of indexes, which hide these streams", strings.Join(f.HiddenStreams, ", "))
 	}
 	if f.MalformedTags > 0 {
 		r.wrong("write these events again with tags that are right, if queries are to find them by their tags",
