@@ -138,6 +138,9 @@ func (l *List) load() (bool, error) {
 	if n, err := hex.Decode(m.Chain[:], []byte(d.Chain)); err != nil || n != len(m.Chain) {
 		return false, corrupt(path, "its chain cannot be read")
 	}
+	if m == (Mark{}) && len(d.Segments) == 0 {
+		return true, nil // One without names belongs to every log: a full disk must not end the start.
+	}
 	if ok, err := l.opt.Belongs(m.Fence, m.Chain); err != nil || !ok {
 		return false, err
 	}
