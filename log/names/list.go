@@ -139,7 +139,7 @@ func (l *List) load() (bool, error) {
 		return false, corrupt(path, "its chain cannot be read")
 	}
 	if m == (Mark{}) && len(d.Segments) == 0 {
-		return true, nil // One without names belongs to every log: a full disk must not end the start.
+		return true, nil // It belongs to every log. To clear it would need a disk with room.
 	}
 	if ok, err := l.opt.Belongs(m.Fence, m.Chain); err != nil || !ok {
 		return false, err
