@@ -144,7 +144,7 @@ func TestQueryReads(t *testing.T) {
 		})
 	}
 	unknown := asking(&query.Query_Item{Types: []string{"t"}})
-	unknown.Items[0].ProtoReflect().SetUnknown([]byte{7<<3 | 0, 1})
+	unknown.Items[0].ProtoReflect().SetUnknown([]byte{7 << 3, 1})
 	got, _, _ := found(t, c, "admin", &query.ReadReq{Query: unknown})
 	check.Equal(t, got, "InvalidArgument: Unknown field 7 in Query.Item.")
 
@@ -271,7 +271,7 @@ func TestQueryAppend(t *testing.T) {
 	checked := one(after(0))
 	checked.Checks = []*query.AppendReq_StreamCheck{{Stream: "show-8", ExpectedState: 7}}
 	malformed := one(after(0))
-	malformed.Conditions[0].ProtoReflect().SetUnknown([]byte{3<<3 | 0, 1})
+	malformed.Conditions[0].ProtoReflect().SetUnknown([]byte{3 << 3, 1})
 	for name, test := range map[string]struct {
 		req  *query.AppendReq
 		want string
