@@ -205,3 +205,25 @@ func TestErasedNames(t *testing.T) {
 	check.Is(t, err, context.Canceled)
 	closeLog(t, l)
 }
+
+// TestNamesOfLargeWrites: one write may bring more names than wait for the list at other times.
+func TestNamesOfLargeWrites(t *testing.T) {
+	mem := vfs.NewMem()
+	o := testOptions(mem)
+	l, m := mustOpen(t, o), newModel()
+	many := func(begin string, distinct int) (events []testEvent) {
+		for i := range 20_000 {
+			events = append(events, testEvent{stream: "a-1", typ: fmt.Sprint(begin, i%distinct)})
+		}
+		return events
+	}
+	write(t, l, m.frame(false, ev("a-1", "")), m.frame(false, many("few", 10)...), m.frame(false, many("all", 20_000)...), m.frame(false, ev("b-1", "")))
+	for range 2 {
+		allPosted(t, l)
+		check.Slice(t, namesOf(t, l, label.Category, "", 5), []postings.Name{{Name: "a", Events: 40_001}, {Name: "b", Events: 1}})
+		check.Equal(t, len(namesOf(t, l, label.Type, "few", 500)), 10)
+		check.Equal(t, len(namesOf(t, l, label.Type, "all", 500)), 20_000)
+		check.Must(t, l.postings.Rebuild())
+	}
+	closeLog(t, l)
+}

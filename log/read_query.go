@@ -98,7 +98,7 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 		at--
 	}
 	for {
-		if len(page.Events) == r.Count || r.MaxScan > 0 && page.Looked == r.MaxScan {
+		if len(page.Events) == r.Count || r.MaxScan > 0 && page.Looked == r.MaxScan || page.Looked == queryBudget {
 			page.More = true
 			break
 		}

@@ -258,6 +258,9 @@ func (l *List) Keep(keep func(name []byte) (bool, error)) error {
 	if err != nil || !dropped {
 		return err
 	}
+	if err := l.opt.BeforeFlush(); err != nil {
+		return err
+	}
 	// The files of a second list lie next to those of this one, and are named once they are whole.
 	left := &List{opt: l.opt}
 	if err := left.collect(l.parts(), keep); err != nil {

@@ -10,7 +10,8 @@ import (
 type Batch struct {
 	Entries []index.Entry
 
-	names []string // of categories and types that the dictionary may not have, see nameOf
+	names []string // of categories and types that the dictionary may not have, each once, see nameOf
+	noted map[string]struct{}
 	known *dictionary
 	since uint64 // the generation of the dictionary that was asked for all names
 }
@@ -19,6 +20,10 @@ type Batch struct {
 // is there.
 func (b *Batch) Reset(x *Index) {
 	b.Entries, b.names, b.known = b.Entries[:0], b.names[:0], nil
+	if len(b.noted) > manyNoted {
+		b.noted = nil // To clear it would take as long as the most names that it ever had.
+	}
+	clear(b.noted)
 	if x != nil {
 		b.known = x.names
 		b.since = b.known.generation.Load()
@@ -36,13 +41,18 @@ func (b *Batch) Add(labels []label.Label, position int64) {
 	}
 }
 
-// note leaves out a name that has just come.
+// manyNoted is of how many names the memory is kept for the next batch.
+const manyNoted = 1 << 10
+
+// note leaves out a name that came before.
 func (b *Batch) note(name string) {
-	for _, n := range b.names[max(0, len(b.names)-8):] {
-		if n == name {
-			return
-		}
+	if _, ok := b.noted[name]; ok {
+		return
 	}
+	if b.noted == nil {
+		b.noted = map[string]struct{}{}
+	}
+	b.noted[name] = struct{}{}
 	b.names = append(b.names, name)
 }
 

@@ -38,6 +38,9 @@ type Add func(batch *Batch, from, upTo int64, chain event.Chain) error
 // errHeld ends a reading of the log while records come back into it.
 var errHeld = errors.New("records come back into the log")
 
+// errNamesLack ends a reading of the log of which the names cannot take what follows.
+var errNamesLack = errors.New("names were cleared away meanwhile")
+
 const (
 	// Bytes of log that are posted before the node serves, or while a write waits: about a chunk.
 	// More is posted next to a node that serves.
@@ -80,8 +83,8 @@ func Open(o Options) (*Index, error) {
 	}
 	x.o.Index.BeforeFlush = func() {
 		o.Index.BeforeFlush()
-		// Or a start reads the log again for the names alone. An error has stopped the log.
-		_ = x.names.flush()
+		// Or a start reads the log again for the names alone, as it does after an error.
+		_ = x.names.flushBy()
 	}
 	opened, err := index.Open(x.o.Index)
 	if err != nil {
@@ -112,16 +115,19 @@ func (x *Index) Post(batch *Batch, from, end int64, chain event.Chain) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	at := x.end.Load()
-	if missing := from - x.names.end(); missing > 0 && missing <= near {
-		at = min(at, x.names.end())
-	}
 	if current := x.current.Load(); !current.usable() || from > at && (from-at > soon || x.held > 0) {
 		x.behind()
 		return nil
 	}
+	if missing := from - x.names.end(); missing > 0 && missing <= near && x.held == 0 {
+		at = min(at, x.names.end())
+	}
 	if from > at && x.o.Read(at, from, x.add) != nil {
 		x.behind() // The builder meets the same damage, and says so.
-		return nil
+		if from > x.end.Load() {
+			return nil
+		}
+		// The names alone lack something.
 	}
 	return x.add(batch, from, end, chain)
 }
@@ -176,7 +182,7 @@ func (x *Index) fill(after func(upTo int64) error) error {
 	if held {
 		return errHeld
 	}
-	return x.o.Read(from, to, func(batch *Batch, from, upTo int64, chain event.Chain) error {
+	err := x.o.Read(from, to, func(batch *Batch, from, upTo int64, chain event.Chain) error {
 		x.mu.Lock()
 		err := errHeld
 		if holds == x.holds {
@@ -186,13 +192,21 @@ func (x *Index) fill(after func(upTo int64) error) error {
 		if err != nil {
 			return err
 		}
-		if x.names.due() {
+		if isTaken := x.names.end() >= upTo; !isTaken || x.names.due() {
 			if err := x.names.settle(); err != nil {
 				return err
+			}
+			// Now there is room. What comes next would be of no use to the names without this.
+			if !isTaken && !x.names.add(batch, from, upTo, chain) && x.end.Load() >= to {
+				return errNamesLack
 			}
 		}
 		return after(upTo)
 	})
+	if errors.Is(err, errNamesLack) {
+		err = nil
+	}
+	return err
 }
 
 // Covers reports whether all of the log before a position is posted, and can be read.

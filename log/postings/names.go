@@ -37,7 +37,6 @@ type dictionary struct {
 
 	listMu sync.Mutex // held while the list changes, across input and output
 	list   *names.List
-	fatal  func(error) // gets errors that end the list
 
 	mu      sync.Mutex // guards what follows; held for moments
 	mark    names.Mark // the list and pending have all before it
@@ -55,7 +54,7 @@ func openDictionary(o *index.Options) (*dictionary, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dictionary{list: list, fatal: o.OnFatal}
+	d := &dictionary{list: list}
 	// Only at its fence can the log be read again from there.
 	d.mark = list.Mark()
 	d.mark.Position = d.mark.Fence
@@ -75,7 +74,8 @@ func (d *dictionary) end() int64 {
 
 // add takes the names of a batch whose entries are in the index. A batch that does not follow the
 // mark, that asked before names were cleared away, or that does not fit is left out: it reports
-// false then, and the log must be read again from the mark.
+// false then, and the log must be read again from the mark. One fits always when nothing waits: it
+// is no larger than a frame.
 func (d *dictionary) add(b *Batch, from, upTo int64, chain event.Chain) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +86,8 @@ func (d *dictionary) add(b *Batch, from, upTo int64, chain event.Chain) bool {
 	for _, name := range b.names {
 		bytes += len(name)
 	}
-	if from > d.mark.Position || b.since != d.generation.Load() || len(d.pending)+len(b.names) > maxPending || bytes > maxPendingBytes {
+	isFull := len(d.pending) > 0 && (len(d.pending)+len(b.names) > maxPending || bytes > maxPendingBytes)
+	if from > d.mark.Position || b.since != d.generation.Load() || isFull {
 		return false
 	}
 	d.pending, d.bytes = append(d.pending, b.names...), bytes
@@ -112,17 +113,26 @@ func (d *dictionary) settle() error {
 	return d.settleLocked(nil)
 }
 
-// settleLocked adds more names than those that wait. It runs under listMu.
-func (d *dictionary) settleLocked(more []string) (err error) {
-	defer func() {
-		if err != nil {
-			d.fatal(err)
-		}
-	}()
+// settleLocked adds more names than those that wait. It runs under listMu. After an error, as of a
+// disk without room, all of them wait again: names are not worth the end of a node.
+func (d *dictionary) settleLocked(more []string) error {
 	d.mu.Lock()
-	due, mark := append(d.pending, more...), d.mark
+	due, bytes, mark, settled := append(d.pending, more...), d.bytes, d.mark, d.settled
 	d.pending, d.bytes, d.settled = nil, 0, mark.Position
 	d.mu.Unlock()
+	err := d.put(due, mark)
+	if err != nil {
+		d.mu.Lock()
+		if d.settled >= settled { // Else it was cleared.
+			d.pending, d.bytes, d.settled = append(due, d.pending...), d.bytes+bytes, settled
+		}
+		d.mu.Unlock()
+	}
+	return err
+}
+
+// put has the list know names, and that it has all before a mark. It runs under listMu.
+func (d *dictionary) put(due []string, mark names.Mark) error {
 	for _, name := range due {
 		if d.list.Has(name) {
 			continue
@@ -152,11 +162,19 @@ func (d *dictionary) flush() error {
 	if err := d.settleLocked(nil); err != nil {
 		return err
 	}
-	if err := d.list.Flush(); err != nil {
-		d.fatal(err)
+	return d.list.Flush()
+}
+
+// flushBy is flush unless the list is changing, which may take long.
+func (d *dictionary) flushBy() error {
+	if !d.listMu.TryLock() {
+		return nil
+	}
+	defer d.listMu.Unlock()
+	if err := d.settleLocked(nil); err != nil {
 		return err
 	}
-	return nil
+	return d.list.Flush()
 }
 
 // close lets go of the files.
@@ -193,13 +211,8 @@ func (d *dictionary) clear(count func(hash uint64) (int64, error)) error {
 	})
 }
 
-// count is how many names of a kind there are.
-func (d *dictionary) count(kind label.Kind) int64 {
-	if d.settle() != nil {
-		return 0 // The log has stopped.
-	}
-	return d.list.Count(nameOf(kind, ""))
-}
+// count is how many names of a kind there are, but for those that wait for the list.
+func (d *dictionary) count(kind label.Kind) int64 { return d.list.Count(nameOf(kind, "")) }
 
 // page returns up to count names of a kind that begin with a prefix and come after one.
 func (d *dictionary) page(kind label.Kind, prefix, after string, count int) (found []string, err error) {
@@ -261,10 +274,8 @@ func (x *Index) countable() (*index.Index, error) {
 	if current == nil {
 		return nil, x.Missing()
 	}
-	if missing := end - x.names.end(); missing > 0 && missing <= soon {
-		if err := x.fill(nothing); err != nil {
-			return nil, err
-		}
+	if missing := end - x.names.end(); missing > 0 && missing <= near && x.fill(nothing) != nil {
+		x.behind() // The builder meets the same, and says so.
 	}
 	if done := x.names.end(); done < end {
 		x.behind()
