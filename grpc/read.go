@@ -37,7 +37,6 @@ type reading struct {
 	claim *api.Claim  // of the memory of all requests
 
 	rights linkRights
-	judged bool // of an index the caller may read, events are left out by their own streams
 }
 
 // Read sends events of a stream or of the log, once or as they come.
@@ -73,14 +72,6 @@ func (s *Server) read(stream grpc.ServerStream, q readRequest, words wording) er
 		rights: linkRights{ctx, s, callOf(ctx)}}
 	s.needs(ctx, q.stream, access.ReadRight)
 	defer r.leaveRoom()
-	if q.query != nil {
-		switch err := s.authorize(ctx, event.AllStream, access.ReadRight); {
-		case errors.Is(err, event.ErrNotAuthorized):
-			r.judged = true
-		case err != nil:
-			return err
-		}
-	}
 	switch {
 	case q.subscribed:
 		s.metrics.subscriptions.Add(1)
@@ -100,7 +91,7 @@ func (s *Server) share(ctx context.Context, q *readRequest) (release func(), err
 	switch {
 	case q.subscribed:
 		return s.take(ctx, api.Tail)
-	case q.filtered:
+	case q.filtered, q.part != nil:
 		return s.take(ctx, api.Search)
 	}
 	return func() {}, nil
@@ -212,7 +203,11 @@ func (r *reading) page(ctx context.Context, count, look int) (catchup.Page, erro
 		return catchup.Page{}, err
 	}
 	defer r.hasRead(payload)
-	l := catchup.Look{Count: count, Links: r.links(), MaxPayload: payload, Room: r.takeRoom(), MaxScan: look}
+	links, err := r.links(ctx)
+	if err != nil {
+		return catchup.Page{}, err
+	}
+	l := catchup.Look{Count: count, Links: links, MaxPayload: payload, Room: r.takeRoom(), MaxScan: look}
 	if r.q.filtered {
 		l.Filter, l.IsSlow = r.q.filter.Takes, r.q.filter.IsSlow()
 	}
@@ -223,12 +218,20 @@ func (r *reading) page(ctx context.Context, count, look int) (catchup.Page, erro
 	return page, err
 }
 
-// links resolves links, if that is asked for. Of an index it judges the events.
-func (r *reading) links() event.LinkReader {
-	if r.judged || r.q.resolve && r.q.query == nil {
-		return &r.rights
+// links resolves links, if that is asked for. Of an index it judges the events, unless the caller
+// may read all of them at this moment.
+func (r *reading) links(ctx context.Context) (event.LinkReader, error) {
+	if r.q.query == nil {
+		if r.q.resolve {
+			return &r.rights, nil
+		}
+		return nil, nil
 	}
-	return nil
+	err := r.s.authorize(ctx, event.AllStream, access.ReadRight)
+	if errors.Is(err, event.ErrNotAuthorized) {
+		return &r.rights, nil
+	}
+	return nil, err
 }
 
 // resize makes the next page as large as a page of such events may be.

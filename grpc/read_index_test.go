@@ -74,3 +74,18 @@ func TestIndexRights(t *testing.T) {
 	check.Equal(t, e.code, codes.PermissionDenied, "without the right to indexes")
 	check.Equal(t, whole(t, conn, "admin", types), "open-1/0 secret-1/0", "of an administrator")
 }
+
+// TestRightsThatChange: a subscription to an index judges events as of when it reads them.
+func TestRightsThatChange(t *testing.T) {
+	conn, c := ownNode(t)
+	describe(t, c, "secret-1", `{"$acl":{"$r":["$admins"]}}`)
+	describe(t, c, "$all", `{"$acl":{"$r":["ops"]}}`)
+	live := open(t, conn, "ops", read(ofAll(end), subscribed, window(byStream("", "$idx-et-t"), 0, 0)))
+	live.arrive()
+	write(t, c, "secret-1", "t", "1")
+	live.expect("secret-1/0")
+	describe(t, c, "$all", `{"$acl":{"$r":["$admins"]}}`)
+	write(t, c, "secret-1", "t", "1")
+	write(t, c, "open-1", "t", "1")
+	live.expect("open-1/0")
+}

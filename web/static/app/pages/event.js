@@ -29,7 +29,7 @@ export default function Event({ stream, number }) {
 export function ids(metadata) {
 	try {
 		const m = value(parse(metadata)) || {}, tags = m.$tags;
-		return { correlation: text(m.$correlationId), causation: text(m.$causationId), tags: Array.isArray(tags) ? tags.map(text) : text(tags).split(",").map((t) => t.trim()).filter((t) => t !== "") };
+		return { correlation: typeof m.$correlationId === "number" || typeof m.$correlationId === "bigint" ? String(m.$correlationId) : text(m.$correlationId), causation: text(m.$causationId), tags: Array.isArray(tags) ? (tags.every((t) => typeof t === "string") ? tags : []) : text(tags).split(",").map((t) => t.trim()).filter((t) => t !== "") };
 	} catch {
 		return { correlation: "", causation: "", tags: [] };
 	}

@@ -80,7 +80,7 @@ function Names({ order, query }) {
 /** Indexed are the categories or the types of events, with how many events each has. @param {{kind: string, query: any}} p */
 function Indexed({ kind, query }) {
 	const heads = kind === "types" ? ["Type", "#Events"] : ["Category", "#Events"], index = kind === "types" ? "$idx-et-" : "$idx-ce-";
-	return html`<${Pages} query=${query} read=${(prefix, after, signal) => get(`/index/${kind}?count=100&prefix=${encodeURIComponent(prefix)}&after=${encodeURIComponent(after)}`, { signal })}>${(d) => d.names.length === 0 ? html`<${Empty} text="No name begins so." />`
+	return html`<${Pages} query=${query} read=${(prefix, after, signal) => get(`/index/${kind}?count=100&prefix=${encodeURIComponent(prefix)}&after=${encodeURIComponent(after)}`, { signal })}>${(d) => d.names.length === 0 ? (d.next ? html`<p>None here: go on with Next.</p>` : html`<${Empty} text="No name begins so." />`)
 		: html`<${Table} name=${heads[0] === "Type" ? "Types" : "Categories"} heads=${heads}>${d.names.map((n) => html`<tr key=${n.name}><td class="name"><${Link} to=${["streams", index + n.name]} class="mono">${n.name}<//></td><td class="num">${count(n.events)}</td></tr>`)}<//>`}<//>`;
 }
 

@@ -27,7 +27,7 @@ function itemsOf(text) {
 const said = (item) => Object.fromEntries(Object.entries(item).filter(([, v]) => v && v.length > 0));
 
 /** rowOf is an event of an answer as a table shows it. */
-const rowOf = (e) => ({ number: e.number, stream: e.stream, type: e.eventType, id: e.eventId, time: e.created, at: e.number, from: e.stream, link: false, redacted: e.isRedacted });
+const rowOf = (e) => ({ number: e.number, stream: e.stream, type: e.eventType, id: e.eventId, time: e.created, at: e.number, from: e.stream, link: false, position: e.position, redacted: e.isRedacted });
 
 export function Find({ query }) {
 	const [items, set] = useState(() => itemsOf(query.q));
@@ -48,7 +48,7 @@ export function Find({ query }) {
 
 /** Found are the events that match, newest first, page by page, and those that come. */
 function Found({ text }) {
-	const [state, set] = useState(/** @type {any} */ ({ events: [], position: null, next: null, busy: true, error: null })), [live, tail] = useState(false);
+	const [state, set] = useState(/** @type {any} */ ({ events: [], position: null, next: null, busy: true, error: null })), [live, tail] = useState(false), [broken, broke] = useState(/** @type {any} */ (null));
 	const asked = { query: { items: itemsOf(text) }, backward: true, limit: page, data: false };
 	const load = async (until) => {
 		set((s) => ({ ...s, busy: true, error: null }));
@@ -64,17 +64,21 @@ function Found({ text }) {
 	const tailed = only && kinds.every(([k]) => (only[k] || []).every((name) => !name.includes(",")));
 	useEffect(() => {
 		if (!live) return;
+		broke(null);
 		const request = { correlation: only.correlation, after: state.position === null ? undefined : String(state.position), embed: "rich" };
 		for (const [k] of kinds) request[k] = only[k] && only[k].join(",");
 		return follow("/query", request, {
-			event: (e, id) => set((s) => ({ ...s, position: id, events: [{ ...fromEntry(e), at: e.eventNumber, from: e.streamId, link: false }, ...s.events].slice(0, kept) })),
-			problem: (error) => (tail(false), set((s) => ({ ...s, error }))),
+			event: (e, id) => set((s) => {
+				const all = [{ ...fromEntry(e), at: e.eventNumber, from: e.streamId, link: false, position: id }, ...s.events], events = all.slice(0, kept);
+				return { ...s, position: id, events, next: all.length > kept ? BigInt(events[kept - 1].position) - 1n : s.next };
+			}),
+			problem: (error) => (tail(false), broke(error)),
 		}, { rests: true });
 	}, [live]);
 	const condition = () => `{"failIfEventsMatch":${JSON.stringify(asked.query)}${state.position === null ? "" : `,"after":${state.position}`}}`;
 	return html`<p><span role="status">${state.busy ? "Looking…" : `${plural(state.events.length, "event")}${state.next === null ? "" : " and more"}, up to position ${state.position === null ? "0 of an empty log" : state.position}.`}</span> <span class="row-acts">${tailed && html`<button aria-pressed=${String(live)} disabled=${state.busy} onClick=${() => tail(!live)}>Live</button>`}
 		<${Copy} label="Copy as condition" text=${condition} /><${Copy} label="Copy as curl" data-key="curl" text=${() => command("POST", "/query", { body: asked })} /></span></p>
-		${state.error && html`<${Failure} error=${state.error} again=${() => load(state.next)} />`}
+		${state.error && html`<${Failure} error=${state.error} again=${() => load(state.next)} />`}${broken && html`<${Failure} error=${broken} again=${() => tail(true)} />`}
 		${!state.busy && !state.error && state.events.length === 0 ? html`<${Empty} text="No event matches." />` : html`<${Events} of=${state.events} all=${true} name="Matches" />`}
 		${state.next !== null && html`<div class="bar"><button disabled=${state.busy} onClick=${() => load(state.next)}>Older</button></div>`}`;
 }
