@@ -10,8 +10,12 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// awaitPosition is how long a query waits for a position that another node gave.
-const awaitPosition = 2 * time.Second
+const (
+	// A query waits so long for a position that another node gave.
+	awaitPosition = 2 * time.Second
+	// The leader applies within this time what a follower has shown.
+	awaitApplied = 250 * time.Millisecond
+)
 
 // QueryRead reads what a query finds in a part of the log, page by page.
 type QueryRead struct {
@@ -47,7 +51,7 @@ func (n *Node) Cover(ctx context.Context, q *QueryRead) error {
 			return err
 		}
 	}
-	if err := n.CheckAfter(q.After); err != nil || q.Until >= 0 {
+	if err := n.CheckAfter(ctx, q.After); err != nil || q.Until >= 0 {
 		return err
 	}
 	var err error
@@ -56,12 +60,19 @@ func (n *Node) Cover(ctx context.Context, q *QueryRead) error {
 }
 
 // CheckAfter returns *event.BadRequest for a position beyond the end of the leader's log. It is of
-// another database, or of a time before a restore. Another node may lag.
-func (n *Node) CheckAfter(after int64) error {
-	if after > max(n.Store.LogEnd()-1, 0) && n.Cluster.Role() == RoleLeader {
+// another database, or of a time before a restore. Another node may lag, and the leader may apply a
+// moment after a follower what that has shown.
+func (n *Node) CheckAfter(ctx context.Context, after int64) error {
+	if after <= max(n.Store.LogEnd()-1, 0) || n.Cluster.Role() != RoleLeader {
+		return nil
+	}
+	wait, cancel := context.WithTimeout(ctx, awaitApplied)
+	defer cancel()
+	err := n.Store.WaitLog(wait, after)
+	if wait.Err() != nil && ctx.Err() == nil {
 		return &event.BadRequest{Text: fmt.Sprintf("Position %d lies beyond the end of the log.", after)}
 	}
-	return nil
+	return err
 }
 
 // LastPosition is that of the last record of the log, -1 when it is empty.

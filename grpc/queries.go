@@ -65,7 +65,7 @@ func (v *queryService) Subscribe(req *query.SubscribeReq, stream grpc.ServerStre
 	if err := v.s.authorize(stream.Context(), event.IndexStream, access.ReadRight); err != nil {
 		return err
 	}
-	if err := v.s.opts.CheckAfter(q.from); err != nil {
+	if err := v.s.opts.CheckAfter(stream.Context(), q.from); err != nil {
 		return err
 	}
 	return v.s.read(stream, q, &queryWords{field: fieldSubscribedEvent})
