@@ -10,7 +10,7 @@ import (
 type Batch struct {
 	Entries []index.Entry
 
-	names []string // of categories and types that the dictionary may not have, each once, see nameOf
+	names []string // of categories and types that the dictionary may not have, each once; nameOf
 	noted map[string]struct{}
 	known *dictionary
 	since uint64 // the generation of the dictionary that was asked for all names
