@@ -84,7 +84,7 @@ func Open(o Options) (*Index, error) {
 	x.o.Index.BeforeFlush = func() {
 		o.Index.BeforeFlush()
 		// Or a start reads the log again for the names alone, as it does after an error.
-		_ = x.names.flushBy()
+		_ = x.names.unlessBusy(x.names.list.Flush)
 	}
 	opened, err := index.Open(x.o.Index)
 	if err != nil {

@@ -123,9 +123,7 @@ func (d *dictionary) settleLocked(more []string) error {
 	err := d.put(due, mark)
 	if err != nil {
 		d.mu.Lock()
-		if d.settled >= settled { // Else it was cleared.
-			d.pending, d.bytes, d.settled = append(due, d.pending...), d.bytes+bytes, settled
-		}
+		d.pending, d.bytes, d.settled = append(due, d.pending...), d.bytes+bytes, settled
 		d.mu.Unlock()
 	}
 	return err
@@ -165,8 +163,8 @@ func (d *dictionary) flush() error {
 	return d.list.Flush()
 }
 
-// flushBy is flush unless the list is changing, which may take long.
-func (d *dictionary) flushBy() error {
+// unlessBusy does something with the list if it is not changing at the moment, which may take long.
+func (d *dictionary) unlessBusy(do func() error) error {
 	if !d.listMu.TryLock() {
 		return nil
 	}
@@ -174,7 +172,7 @@ func (d *dictionary) flushBy() error {
 	if err := d.settleLocked(nil); err != nil {
 		return err
 	}
-	return d.list.Flush()
+	return do()
 }
 
 // close lets go of the files.
@@ -211,8 +209,12 @@ func (d *dictionary) clear(count func(hash uint64) (int64, error)) error {
 	})
 }
 
-// count is how many names of a kind there are, but for those that wait for the list.
-func (d *dictionary) count(kind label.Kind) int64 { return d.list.Count(nameOf(kind, "")) }
+// count is how many names of a kind there are. Those that cannot be put into the list now, as on a
+// full disk or while it is being rewritten, are not counted yet.
+func (d *dictionary) count(kind label.Kind) int64 {
+	_ = d.unlessBusy(func() error { return nil })
+	return d.list.Count(nameOf(kind, ""))
+}
 
 // page returns up to count names of a kind that begin with a prefix and come after one.
 func (d *dictionary) page(kind label.Kind, prefix, after string, count int) (found []string, err error) {
