@@ -253,8 +253,8 @@ func TestStalledCalls(t *testing.T) {
 			seen[f.StreamID] = cmp.Or(seen[f.StreamID], "reset") // Or its end was before.
 		}
 	}
-	// The methods may begin to wait some looks later.
-	for i := 0; len(seen) < 2 && i < 3*grpcapi.StallLooks; i++ {
+	// The methods may begin to wait many looks later, on a machine that has other work.
+	for i := 0; len(seen) < 2; i++ {
 		if i <= grpcapi.StallLooks && len(seen) > 0 {
 			t.Errorf("%v after %d looks", seen, i)
 		}
@@ -264,9 +264,6 @@ func TestStalledCalls(t *testing.T) {
 		for taken < (i+1)*step {
 			read()
 		}
-	}
-	for len(seen) < 2 {
-		read()
 	}
 	if seen[1] != "4" || seen[5] != "reset" {
 		t.Errorf("%v", seen)
