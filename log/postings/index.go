@@ -83,8 +83,10 @@ func Open(o Options) (*Index, error) {
 	}
 	x.o.Index.BeforeFlush = func() {
 		o.Index.BeforeFlush()
-		// Or a start reads the log again for the names alone, as it does after an error.
-		_ = x.names.unlessBusy(x.names.list.Flush)
+		// Or a start reads the log again for the names alone.
+		if err := x.names.unlessBusy(x.names.list.Flush); err != nil {
+			x.o.Logger.Warn("the names of categories and types could not be saved yet", logkey.Error, err)
+		}
 	}
 	opened, err := index.Open(x.o.Index)
 	if err != nil {

@@ -212,7 +212,7 @@ func (d *dictionary) clear(count func(hash uint64) (int64, error)) error {
 // count is how many names of a kind there are. Those that cannot be put into the list now, as on a
 // full disk or while it is being rewritten, are not counted yet.
 func (d *dictionary) count(kind label.Kind) int64 {
-	_ = d.unlessBusy(func() error { return nil })
+	_ = d.unlessBusy(func() error { return nil }) // The next flush says why.
 	return d.list.Count(nameOf(kind, ""))
 }
 
