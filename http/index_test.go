@@ -364,6 +364,9 @@ func TestIndexNames(t *testing.T) {
 	n.operations.names = api.IndexNamesPage{Names: []api.IndexName{{Name: "order", Events: 2}}, Next: "order"}
 	check.Equal(t, page("/index/categories?prefix=o&count=1&after=a"), `{"names":[{"name":"order","events":2}],"next":"order"}`)
 	check.Equal(t, strings.Join(n.operations.calls, " "), "names {Types:true Prefix: After: Count:100} names {Types:false Prefix:o After:a Count:1}")
+	n.operations.calls, n.operations.names = nil, api.IndexNamesPage{Next: "a \xff"}
+	check.Equal(t, page("/index/types?after=~~a%2520%25FF"), `{"names":[],"next":"~~a%20%FF"}`)
+	check.Equal(t, strings.Join(n.operations.calls, " "), "names {Types:true Prefix: After:a \xff Count:100}")
 	for _, count := range []string{"0", "1001", "x"} {
 		n.get("/index/types?count="+count, "").is(t, 400).says(t, "count must be between 1 and 1000 inclusive")
 	}

@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -32,6 +34,27 @@ func TestNames(t *testing.T) {
 	} {
 		got := n.get("/streams/$all/names"+query, "").is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
 		check.Equal(t, strings.Join(strings.Fields(got.body), ""), want, query)
+	}
+	// Names that JSON would change come back as they are.
+	for _, stream := range []string{"b%FD", "b%FE%25", "b%FF", "~~b%25FE"} {
+		n.put(stream, "{}")
+	}
+	for order, want := range map[string]string{"name": "a/ä b-1 b-2 ~~b%FD ~~b%FE%25 ~~b%FF", "created": "~~~~b%25FE ~~b%FF ~~b%FE%25 ~~b%FD b-1 a/ä"} {
+		var page struct {
+			Next    string
+			Streams []struct{}
+		}
+		seen, count := []string{}, 0
+		for more := true; more; more = page.Next != "" && len(seen) < 9 {
+			after := url.QueryEscape(page.Next)
+			page.Next = ""
+			check.NoError(t, json.Unmarshal([]byte(n.get("/streams/$all/names?count=1&order="+order+"&after="+after, "").is(t, 200).body), &page), after)
+			if count += len(page.Streams); page.Next != "" {
+				seen = append(seen, page.Next)
+			}
+		}
+		check.Equal(t, strings.Join(seen, " "), want, order)
+		check.Equal(t, count, 7, order)
 	}
 	for query, text := range map[string]string{
 		"?count=0": "count must be between 1 and 1000 inclusive", "?count=1001": "count must be between 1 and 1000 inclusive", "?count=x": "count must be between 1 and 1000 inclusive", "?order=size": "order must be name or created",

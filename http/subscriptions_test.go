@@ -222,6 +222,7 @@ func TestLongGroupNames(t *testing.T) {
 	n.manages("PUT", "/subscriptions/s/"+longest, "").is(t, 200)
 	subs.made()
 	n.manages("PUT", "/subscriptions/s/"+longest+"g", "").is(t, 400).says(t, "Stream name or event type is too long.")
+	n.manages("PUT", "/subscriptions/s%FF/g", "").is(t, 400).says(t, "The names of the stream and the group must be UTF-8.")
 	check.Equal(t, subs.made(), "", "calls")
 	n.manages("POST", "/subscriptions/s/"+longest+"g", "").is(t, 404)
 }

@@ -60,7 +60,7 @@ func (n *IndexHandlers) Status(_ context.Context, x *request.Request) error {
 func (n *IndexHandlers) Names(types bool) func(context.Context, *request.Request) error {
 	return func(_ context.Context, x *request.Request) error {
 		raw := x.R.URL.RawQuery
-		r := api.IndexNamesRead{Types: types, Prefix: args.Value(raw, "prefix"), After: args.Value(raw, "after")}
+		r := api.IndexNamesRead{Types: types, Prefix: args.Value(raw, "prefix"), After: args.Name(args.Value(raw, "after"))}
 		var ok bool
 		if r.Count, ok = args.Int(raw, "count", defaultIndexNames, 1, maxIndexNames); !ok {
 			return problem.Bad("count must be between 1 and 1000 inclusive")
@@ -69,7 +69,7 @@ func (n *IndexHandlers) Names(types bool) func(context.Context, *request.Request
 		if err != nil {
 			return err
 		}
-		d := indexNames{Names: page.Names, Next: page.Next}
+		d := indexNames{Names: page.Names, Next: args.NameText(page.Next)}
 		if d.Names == nil {
 			d.Names = []api.IndexName{}
 		}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func FuzzQuery(f *testing.F) {
@@ -30,4 +31,15 @@ func TestParseNumber(t *testing.T) {
 			t.Errorf("%q: %d, want %d", s, n, want)
 		}
 	}
+}
+
+func FuzzName(f *testing.F) {
+	for _, name := range []string{"", "a b/é%", "a\xff", "~~", "~~a%FF", "~~\xff~~%"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if text := NameText(name); Name(text) != name || !utf8.ValidString(text) || Name(name) != name && !strings.HasPrefix(name, "~~") {
+			t.Errorf("%q as text: %q, read again %q", name, text, Name(text))
+		}
+	})
 }

@@ -3,8 +3,10 @@
 package args
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Int reads an integer of a query; it is not ok when it is there and none,
@@ -78,4 +80,26 @@ func Unescape(s string) string {
 		b = append(b, c)
 	}
 	return string(b)
+}
+
+// escapedName begins the text of a name that is not UTF-8.
+const escapedName = "~~"
+
+// NameText is a name as JSON text from which Name reads it again: itself, unless JSON would change
+// it or it would be read as another one.
+func NameText(name string) string {
+	if utf8.ValidString(name) && !strings.HasPrefix(name, escapedName) {
+		return name
+	}
+	return escapedName + url.PathEscape(name)
+}
+
+// Name reads a name that is given as it is, or as NameText made it.
+func Name(text string) string {
+	if escaped, ok := strings.CutPrefix(text, escapedName); ok {
+		if name, err := url.PathUnescape(escaped); err == nil {
+			return name
+		}
+	}
+	return text
 }

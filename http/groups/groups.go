@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
@@ -72,10 +73,14 @@ func (g *Handlers) groupCommand(x *request.Request, status int, do func(context.
 	})
 }
 
-// Create makes a group, unless its own streams would have names that are too long.
+// Create makes a group, unless its own streams would have names that are too long, or its names
+// could not be kept: they are in a JSON document.
 func (g *Handlers) Create(_ context.Context, x *request.Request) error {
 	if err := api.CheckName(len(event.MetaStreamOf(groupKey(x).CheckpointStream()))); err != nil {
 		return err
+	}
+	if !utf8.ValidString(groupKey(x).String()) {
+		return problem.Bad("The names of the stream and the group must be UTF-8.")
 	}
 	status := http.StatusOK
 	if x.Node.ReferenceStatusCodes {

@@ -29,7 +29,7 @@ type namedStream struct {
 // Names answers with the names of streams, by name or the newest stream first.
 func (s *Handlers) Names(_ context.Context, x *request.Request) error {
 	raw := x.R.URL.RawQuery
-	r := event.NamesRead{Prefix: args.Value(raw, "prefix"), After: args.Value(raw, "after")}
+	r := event.NamesRead{Prefix: args.Value(raw, "prefix"), After: args.Name(args.Value(raw, "after"))}
 	var ok bool
 	if r.Count, ok = args.Int(raw, "count", defaultNames, 1, maxNames); !ok {
 		return problem.Bad("count must be between 1 and 1000 inclusive")
@@ -45,7 +45,7 @@ func (s *Handlers) Names(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	d := namesDocument{Streams: make([]namedStream, len(page.Streams)), Next: page.Next}
+	d := namesDocument{Streams: make([]namedStream, len(page.Streams)), Next: args.NameText(page.Next)}
 	for i, s := range page.Streams {
 		d.Streams[i] = namedStream{Name: s.Name, Last: s.Last}
 		switch {

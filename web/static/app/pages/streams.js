@@ -58,7 +58,7 @@ async function readNames(order, prefix, after, signal) {
 		const d = await read("", after);
 		return { ...d, streams: ownFirst(d.streams, (s) => s.name) };
 	}
-	if (isSystem(after)) return read("$", after);
+	if (isSystem(after.replace(/^~~/, ""))) return read("$", after); // A name that is not UTF-8 comes as ~~ and its escaped form.
 	let d = await read("", after);
 	const first = d.streams.findIndex((s) => isSystem(s.name));
 	if (first >= 0) {
