@@ -87,9 +87,17 @@ func newMetrics(r *stats.Registry, name string) *metrics {
 
 		scavengeTime:    r.Histogram(prefix+"scavenge_seconds", "Time taken to scavenge a table, pauses included.", workBounds),
 		scavengeRead:    r.Counter(prefix+"scavenge_read_entries_total", "Entries of tables that were scavenged."),
-		scavengeDropped: r.Counter(prefix+"scavenge_dropped_entries_total", "Entries that scavenges have removed from tables."),
+		scavengeDropped: r.Counter(named(name, "scavenge_dropped_total", "scavenge_dropped_entries_total"), "Entries that scavenges have removed from tables."),
 		scavenging:      r.Gauge(prefix+"scavenges_under_way", "Scavenges of the index that are running."),
 	}
+}
+
+// named is the name of a metric of an index. That of streams keeps a name it was released with.
+func named(index, metric, released string) string {
+	if index == DefaultName {
+		metric = released
+	}
+	return "annals_" + index + "_" + metric
 }
 
 // levelsShown are the levels of tables with a metric of their own; the last one stands for all
@@ -120,6 +128,7 @@ func (x *Index) watch(r *stats.Registry) {
 		})
 		return n
 	})
+	r.GaugeFunc(prefix+"memory_bytes", "Memory of the entries that are in no table yet.", func() float64 { return float64(x.MemoryBytes()) })
 	overTables := func(f func(*table) int64) func() float64 {
 		return func() (n float64) {
 			x.read(func(s *state) {
@@ -131,7 +140,7 @@ func (x *Index) watch(r *stats.Registry) {
 		}
 	}
 	r.GaugeFunc(prefix+"table_entries", "Entries in tables.", overTables(func(t *table) int64 { return t.count }))
-	r.GaugeFunc(prefix+"table_bytes", "Size of the tables, without their filters.", overTables(func(t *table) int64 { return t.bytes }))
+	r.GaugeFunc(named(x.opt.Name, "bytes", "table_bytes"), "Size of the tables, without their filters.", overTables(func(t *table) int64 { return t.bytes }))
 	for level := range levelsShown {
 		name := fmt.Sprint(level)
 		if level == levelsShown-1 {

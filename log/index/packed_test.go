@@ -84,6 +84,10 @@ func TestIndexesOfOneRegistry(t *testing.T) {
 		"annals_postings_flush_seconds":                                                                    1,
 		"annals_index_table_entries":                                                                       20,
 		"annals_postings_table_entries":                                                                    30,
+		"annals_index_memory_bytes":                                                                        8 << 10,
+		"annals_index_scavenge_dropped_entries_total":                                                      0,
+		"annals_postings_scavenge_dropped_total":                                                           0,
+		"annals_postings_memory_bytes":                                                                     8 << 10,
 		"annals_postings_tables level=0":                                                                   1,
 		"eventstore_cache_resources_bytes cache=index-samples kind=size":                                   16,
 		"eventstore_cache_resources_bytes cache=postings-samples kind=size":                                168,
@@ -95,6 +99,9 @@ func TestIndexesOfOneRegistry(t *testing.T) {
 		if have, ok := got[key]; !ok || have != want {
 			t.Errorf("%s is %v (%t), expected %v", key, have, ok, want)
 		}
+	}
+	if got["annals_index_table_bytes"] <= 0 || got["annals_postings_bytes"] <= 0 {
+		t.Errorf("bytes of tables: %v", got)
 	}
 }
 
