@@ -83,7 +83,7 @@ func BackupFolder(c *config.Config) string {
 
 func (n *Node) backupTarget() (backup.Target, error) {
 	if c := n.config; s3.IsURL(c.BackupTo) {
-		return s3.New(s3.Options{URL: c.BackupTo, Endpoint: c.BackupS3Endpoint})
+		return s3.New(s3.Options{URL: c.BackupTo, Endpoint: c.BackupS3Endpoint, Network: n.opts.Network})
 	}
 	return backup.NewFolder(n.fs, n.config.BackupTo), nil
 }

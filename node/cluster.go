@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/network"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/raftdisk"
@@ -40,7 +41,8 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 		Size: c.ClusterSize, ReadOnly: c.ReadOnlyReplica, Surplus: c.UnsafeAllowSurplusNodes, Priority: c.NodePriority, Version: n.opts.Version,
 		Bind:           endpoint(c.ReplicationIp.String(), c.ReplicationPort),
 		Advertise:      endpoint(cmp.Or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), cmp.Or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort)),
-		Seeds:          seeds(c),
+		Network:        n.opts.Network,
+		Seeds:          n.seeds(),
 		AskSeed:        n.askSeed,
 		GossipInterval: c.GossipInterval, GossipTimeout: c.GossipTimeout, DeadRemoval: c.DeadMemberRemovalPeriod,
 		ClientHost: host, ClientPort: port, ClientSecure: n.https(),
@@ -86,17 +88,19 @@ func (n *Node) endpoint() string { return endpoint(n.clientEndpoint()) }
 func endpoint(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 // seeds returns how the other nodes are found.
-func seeds(c *config.Config) func(context.Context) ([]string, error) {
+func (n *Node) seeds() func(context.Context) ([]string, error) {
+	c := n.config
 	if !c.ViaDNS() {
 		return func(context.Context) ([]string, error) { return c.Seeds(), nil }
 	}
 	return func(ctx context.Context) ([]string, error) {
-		addresses, err := net.DefaultResolver.LookupHost(ctx, c.ClusterDns)
+		found, err := network.Lookup(ctx, n.network, c.ClusterDns)
 		if err != nil {
 			return nil, fmt.Errorf("look up ClusterDns: %w", err)
 		}
-		for i := range addresses {
-			addresses[i] = endpoint(addresses[i], c.DNSPort())
+		addresses := make([]string, len(found))
+		for i, ip := range found {
+			addresses[i] = endpoint(ip.Unmap().String(), c.DNSPort())
 		}
 		return addresses, nil
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/network"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node/relay"
 	"github.com/annalsdb/annals/node/serve"
@@ -38,6 +40,7 @@ type Node struct {
 	opts    Options
 	fs      vfs.FS // as that of opts, which is watched; for what may hang without the node
 	files   vfs.FS // of the operating system, as patient as those of opts
+	network network.Network
 	config  *config.Config
 	logger  hclog.Logger
 	started time.Time
@@ -101,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	}
 	n.traffic.MaxConnections = maxConnections(n.config.MaxConnections)
 	var err error
-	if n.http, err = serve.Listen(n.config.ListenAddr(), &n.traffic, n.logger.Named("http")); err != nil {
+	if n.http, err = serve.Listen(ctx, n.network, n.config.ListenAddr(), &n.traffic, n.logger.Named("http")); err != nil {
 		return nil, err
 	}
 	if err := n.build(); err != nil {
@@ -118,7 +121,8 @@ func newNode(o Options) *Node {
 	o.EnsureDefaults()
 	n := &Node{
 		opts: o, fs: o.FS, config: o.Config, logger: o.Logger, started: time.Now(),
-		done: make(chan struct{}), closed: make(chan struct{}), disk: new(hang.Watch), merges: indexmerge.New(o.Logger.Named("admin")),
+		network: cmp.Or[network.Network](o.Network, network.TCP{}),
+		done:    make(chan struct{}), closed: make(chan struct{}), disk: new(hang.Watch), merges: indexmerge.New(o.Logger.Named("admin")),
 	}
 	if o.LinesDropped != nil {
 		o.Stats.CounterFunc("annals_log_lines_dropped_total", "Log lines dropped because their destination did not accept them.",
@@ -220,7 +224,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.scavenge.start()
 	n.owned.Go(func() { n.backUp(n.running) })
-	if n.config.EnableUnixSocket && !n.config.MemDb {
+	if n.config.EnableUnixSocket && !n.config.MemDb && n.opts.Network == nil {
 		if err := n.redact.listen(n); err != nil {
 			return err
 		}

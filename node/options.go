@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/network"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/stats"
 )
@@ -24,6 +25,10 @@ type Options struct {
 	OnFatal func(error)
 
 	FS vfs.FS // of the log and the index; default: the real one, or memory with MemDb
+
+	// Network is what the node listens and dials by, whatever for; default: TCP. With another one
+	// the node has no local socket.
+	Network network.Network
 
 	// Certificates, when given, are used in place of the files that Config names.
 	Certificates *certs.Set

@@ -42,7 +42,7 @@ func TestSecretOfANode(t *testing.T) {
 				o.Config.ClusterSize, o.Config.Db = 3, dir
 				c.change(&o)
 				n := newNode(o)
-				if n.http, err = serve.Listen("127.0.0.1:0", &n.traffic, n.logger); err != nil {
+				if n.http, err = serve.Listen(t.Context(), n.network, "127.0.0.1:0", &n.traffic, n.logger); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { check.NoError(t, n.http.Close()) })

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+
+	"github.com/annalsdb/annals/internal/network"
 )
 
 // maxGossip bounds the answer of a seed.
@@ -18,7 +20,7 @@ const maxGossip = 1 << 20
 // answer is only a list of addresses to ask: each node there answers for itself. They may be none
 // yet.
 func (n *Node) askSeed(ctx context.Context, address, host string) (ports []string, err error) {
-	transport := &http.Transport{DisableKeepAlives: true}
+	transport := &http.Transport{DialContext: network.DialContext(n.network), DisableKeepAlives: true}
 	scheme := "http"
 	if n.https() {
 		scheme, transport.TLSClientConfig = "https", n.security.Client(host)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/network"
 )
 
 // TestAskSeed: what a node's address for clients answers becomes ports between nodes, and nothing
@@ -45,7 +46,7 @@ func TestAskSeed(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			}))
 			defer server.Close()
-			n := &Node{config: config.Default()}
+			n := &Node{config: config.Default(), network: network.TCP{}}
 			got, err := n.askSeed(t.Context(), server.Listener.Addr().String(), "seed.example")
 			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %q, %v", got, err)

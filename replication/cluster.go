@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/network"
 	"github.com/annalsdb/annals/internal/throttle"
 	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/peersecret"
@@ -56,6 +57,7 @@ type ClusterOptions struct {
 	// host:port of the port between nodes; Advertise is the address for others, default the bound
 	// one
 	Bind, Advertise string
+	Network         network.Network // nil: TCP
 	Security        wire.Security
 	// by which nodes of one machine authenticate each other without Security; nil: any process is
 	// accepted
@@ -249,7 +251,7 @@ func (c *Cluster) connect() (err error) {
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_lineages", "Nodes that belong to another incarnation of this node's cluster.",
 		func() float64 { return float64(c.incarnations.apart.Load()) })
 	c.port, err = wire.Open(wire.Options{
-		Bind: o.Bind, Advertise: o.Advertise, Node: c.self.node, Cluster: c.self.clusterID, Incarnation: c.self.mark, Security: o.Security, Secret: o.Secret, Logger: c.self.logger,
+		Bind: o.Bind, Advertise: o.Advertise, Node: c.self.node, Cluster: c.self.clusterID, Incarnation: c.self.mark, Network: o.Network, Security: o.Security, Secret: o.Secret, Logger: c.self.logger,
 		Stats: o.Replica.Stats,
 	})
 	if err != nil {

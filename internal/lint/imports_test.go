@@ -47,12 +47,12 @@ var imports = []row{
 	{"log", with("event", "stats", "internal/vfs")},
 	{"access", with("event", "stats", "internal/vfs")},
 	{"fsm", with("event", "log", "stats")},
-	{"replication", with("event", "stats", "internal/vfs", "internal/throttle")},
+	{"replication", with("event", "stats", "internal/vfs", "internal/throttle", "internal/network")},
 	// The one reader that continues: below everyone who follows a stream or the log.
 	{"catchup", with("event", "stats")},
 	{"subscription", with("catchup", "event", "stats")},
 	{"projection", with("catchup", "event", "stats")},
-	{"admin", with("event", "log", "stats", "internal/vfs")},
+	{"admin", with("event", "log", "stats", "internal/vfs", "internal/network")},
 	{"http/atom", with("event", "subscription")},
 	// Below the rooms of http: what requests say, and the documents that answer them.
 	{"http/media", nil},
@@ -74,7 +74,7 @@ var imports = []row{
 	{"api", with("catchup", "event", "access", "admin", "subscription", "projection", "stats", "config")},
 	{"http", with("api", "internal/http1", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"grpc", with("api", "catchup", "internal/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"node/serve", with("api", "internal/http1", "access", "internal/certs", "internal/throttle")},
+	{"node/serve", with("api", "internal/http1", "access", "internal/certs", "internal/network", "internal/throttle")},
 	{"node/relay", []string{"event", "http", "internal/http1", "replication", "node/serve", "internal/clock", "internal/logkey"}},
 	{"node", []string{"*"}},
 	// What measures and what breaks a cluster reach it through sockets. event is the leaf that

@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/network"
 	"github.com/annalsdb/annals/internal/throttle"
 )
 
@@ -51,8 +52,8 @@ type Server struct {
 }
 
 // Listen binds the address. Nothing is answered before Serve.
-func Listen(address string, t *Traffic, logger hclog.Logger) (*Server, error) {
-	l, err := net.Listen("tcp", address)
+func Listen(ctx context.Context, n network.Network, address string, t *Traffic, logger hclog.Logger) (*Server, error) {
+	l, err := n.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("serve HTTP: %w", err)
 	}

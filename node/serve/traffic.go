@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -92,7 +93,7 @@ func (l *countedListener) Close() error {
 
 // counted begins to count a connection.
 func (t *Traffic) counted(c net.Conn) *countedConn {
-	counted := &countedConn{TCPConn: c.(*net.TCPConn), traffic: t}
+	counted := &countedConn{Conn: c, traffic: t}
 	counted.use()
 	// Its server sees the end.
 	counted.place = member{used: counted.used.Load, end: func() { _ = counted.Close() }}
@@ -106,9 +107,9 @@ func (t *Traffic) counted(c net.Conn) *countedConn {
 // epoch makes times numbers that follow the monotonic clock.
 var epoch = time.Now()
 
-// countedConn is one of TCP: servers look for what that has beyond net.Conn.
+// countedConn has what servers look for beyond net.Conn, as far as the connection below has it.
 type countedConn struct {
-	*net.TCPConn
+	net.Conn
 	traffic *Traffic
 	place   member
 	used    atomic.Int64 // when something went over it, after epoch
@@ -118,31 +119,55 @@ type countedConn struct {
 func (c *countedConn) use() { c.used.Store(int64(time.Since(epoch))) }
 
 func (c *countedConn) Read(p []byte) (int, error) {
-	n, err := c.TCPConn.Read(p)
+	n, err := c.Conn.Read(p)
 	c.traffic.received.Add(uint64(n))
 	c.use()
 	return n, err
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
-	n, err := c.TCPConn.Write(p)
+	n, err := c.Conn.Write(p)
 	c.traffic.sent.Add(uint64(n))
 	c.use()
 	return n, err
 }
 
 // WriteTo reads all that comes into w.
-func (c *countedConn) WriteTo(w io.Writer) (int64, error) {
-	n, err := c.TCPConn.WriteTo(w)
+func (c *countedConn) WriteTo(w io.Writer) (n int64, err error) {
+	if from, ok := c.Conn.(io.WriterTo); ok {
+		n, err = from.WriteTo(w)
+	} else {
+		n, err = io.Copy(w, struct{ io.Reader }{c.Conn})
+	}
 	c.traffic.received.Add(uint64(n))
 	return n, err
 }
 
 // ReadFrom sends what r holds, by the kernel if it can.
-func (c *countedConn) ReadFrom(r io.Reader) (int64, error) {
-	n, err := c.TCPConn.ReadFrom(r)
+func (c *countedConn) ReadFrom(r io.Reader) (n int64, err error) {
+	if to, ok := c.Conn.(io.ReaderFrom); ok {
+		n, err = to.ReadFrom(r)
+	} else {
+		n, err = io.Copy(struct{ io.Writer }{c.Conn}, r)
+	}
 	c.traffic.sent.Add(uint64(n))
 	return n, err
+}
+
+// CloseWrite ends the sending half.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// SyscallConn gives the socket, if there is one.
+func (c *countedConn) SyscallConn() (syscall.RawConn, error) {
+	if socket, ok := c.Conn.(syscall.Conn); ok {
+		return socket.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 func (c *countedConn) Close() error {
@@ -150,5 +175,5 @@ func (c *countedConn) Close() error {
 		c.traffic.open.Add(-1)
 		c.traffic.crowd.remove(&c.place)
 	}
-	return c.TCPConn.Close()
+	return c.Conn.Close()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/network"
 )
 
 // logged are the lines of a test's log.
@@ -41,7 +42,7 @@ func (l *logged) String() string {
 func served(t *testing.T, security *certs.Store) (address string, lines *logged) {
 	t.Helper()
 	lines = &logged{}
-	s, err := Listen("127.0.0.1:0", &Traffic{}, hclog.New(&hclog.LoggerOptions{Output: lines, Level: hclog.Debug}))
+	s, err := Listen(t.Context(), network.TCP{}, "127.0.0.1:0", &Traffic{}, hclog.New(&hclog.LoggerOptions{Output: lines, Level: hclog.Debug}))
 	check.Must(t, err)
 	s.Serve(http.NotFoundHandler(), security)
 	t.Cleanup(func() { check.NoError(t, s.Close()) })

@@ -8,27 +8,30 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"github.com/annalsdb/annals/replication/wire"
 )
 
 // advertised finds the address that other nodes get: memberlist knows addresses only, so a host
 // name is looked up, once. Without a host, it takes the first address of this machine.
-func advertised(ctx context.Context, address string) (netip.AddrPort, error) {
-	host, port, err := splitHostPort(address)
+func advertised(ctx context.Context, port *wire.Port) (netip.AddrPort, error) {
+	address := port.Advertised()
+	host, number, err := splitHostPort(address)
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("gossip: address to advertise: %w", err)
 	}
-	addresses, err := lookup(ctx, host)
+	addresses, err := lookup(ctx, port, host)
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("gossip: address to advertise: %w", err)
 	}
 	if !addresses[0].IsUnspecified() {
-		return netip.AddrPortFrom(addresses[0], port), nil
+		return netip.AddrPortFrom(addresses[0], number), nil
 	}
 	ip, err := MachineAddress()
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("gossip: listening at %s: %w", address, err)
 	}
-	return netip.AddrPortFrom(ip, port), nil
+	return netip.AddrPortFrom(ip, number), nil
 }
 
 // MachineAddress is the address at which others dial a node that listens at all addresses of its
@@ -52,11 +55,8 @@ func MachineAddress() (netip.Addr, error) {
 const maxAnswers = 16
 
 // lookup returns the addresses of a host, at least one, IPv4 first.
-func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{ip.Unmap()}, nil
-	}
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+func lookup(ctx context.Context, port *wire.Port, host string) ([]netip.Addr, error) {
+	found, err := port.Lookup(ctx, host)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func Open(o Options) (*Gossip, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.Timeout)
 	defer cancel()
-	address, err := advertised(ctx, o.Port.Advertised())
+	address, err := advertised(ctx, o.Port)
 	if err != nil {
 		return nil, err
 	}

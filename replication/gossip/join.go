@@ -230,7 +230,7 @@ func (j *joiner) lookUp(ctx context.Context, seeds []string, addresses map[netip
 		host, port, err := splitHostPort(seeds[i])
 		if err == nil {
 			var found []netip.Addr
-			if found, err = lookup(ctx, host); err == nil {
+			if found, err = lookup(ctx, g.o.Port, host); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				for _, ip := range found {

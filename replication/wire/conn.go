@@ -70,7 +70,7 @@ func (c *conn) Write(b []byte) (int, error) {
 // while another goroutine writes.
 func (c *conn) retire() {
 	c.retired.Store(true)
-	if c.Conn.(closeWriter).CloseWrite() != nil {
+	if w, ok := c.Conn.(closeWriter); !ok || w.CloseWrite() != nil {
 		c.abort() // broken already: let reading find out at once
 	}
 }

@@ -75,7 +75,9 @@ func (p *Port) connect(ctx context.Context, k Kind, address, host string) (*conn
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 
-	raw, err := p.reach(ctx, "tcp", address)
+	dialling, stopDialling := context.WithTimeout(ctx, p.opts.DialTimeout)
+	raw, err := p.reach(dialling, address)
+	stopDialling()
 	if err != nil {
 		return nil, err
 	}

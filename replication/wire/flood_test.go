@@ -43,7 +43,7 @@ func TestFloodAtOnce(t *testing.T) {
 	}
 	o := Options{Node: node(1), HandshakeTimeout: time.Hour}
 	o.EnsureDefaults()
-	p := newPort(o, b, func(context.Context, string, string) (net.Conn, error) { return nil, errors.ErrUnsupported })
+	p := newPort(o, b, func(context.Context, string) (net.Conn, error) { return nil, errors.ErrUnsupported })
 	select {
 	case <-b.taken:
 	case <-time.After(patience):

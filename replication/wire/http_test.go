@@ -73,7 +73,7 @@ func (w wires) port(t *testing.T, n byte) *Port {
 	o.EnsureDefaults()
 	end := wireEnd{address: advertised(o.Advertise), queue: make(chan net.Conn), closed: make(chan struct{})}
 	w[o.Advertise] = end.queue
-	p := newPort(o, end, func(ctx context.Context, _, address string) (net.Conn, error) {
+	p := newPort(o, end, func(ctx context.Context, address string) (net.Conn, error) {
 		near, far := net.Pipe()
 		select {
 		case w[address] <- far:

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/network"
 	"github.com/annalsdb/annals/replication/peersecret"
 	"github.com/annalsdb/annals/stats"
 )
@@ -82,8 +83,12 @@ type Options struct {
 	// any process is accepted.
 	Secret *peersecret.Secret
 
+	// Network is what it listens and dials by; default: TCP, which finds out within half a minute
+	// that the other node is gone.
+	Network network.Network
+
 	Renew            time.Duration // age at which connections are renewed; default 10 min
-	DialTimeout      time.Duration // for TCP to connect; default 5 s
+	DialTimeout      time.Duration // to connect; default 5 s
 	HandshakeTimeout time.Duration // for TLS and the preamble, on either side; default 5 s
 
 	// MaxConns is how many connections of other nodes are accepted at a time;
@@ -106,6 +111,7 @@ func (o *Options) EnsureDefaults() {
 	o.DialTimeout = cmp.Or(o.DialTimeout, 5*time.Second)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 5*time.Second)
 	o.MaxConns = cmp.Or(o.MaxConns, 1024)
+	o.Network = cmp.Or[network.Network](o.Network, network.TCP{KeepAlive: keepAlive})
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 

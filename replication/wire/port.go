@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/network"
 	"github.com/annalsdb/annals/internal/throttle"
 	"github.com/annalsdb/annals/replication/peersecret"
 )
@@ -56,7 +58,7 @@ type Port struct {
 	slots chan struct{} // one place for each handshake
 	// secrets are those of other nodes, where the port has one itself.
 	secrets secrets
-	reach   func(ctx context.Context, network, address string) (net.Conn, error)
+	reach   func(ctx context.Context, address string) (net.Conn, error)
 
 	distrust atomic.Pointer[distrust] // the latest; nil: none
 
@@ -81,20 +83,18 @@ func Open(o Options) (*Port, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	config := net.ListenConfig{KeepAliveConfig: keepAlive}
-	l, err := config.Listen(context.Background(), "tcp", o.Bind)
+	l, err := o.Network.Listen(context.Background(), o.Bind)
 	if err != nil {
 		return nil, fmt.Errorf("listen for other nodes: %w", err)
 	}
 	if o.Advertise == "" {
 		o.Advertise = l.Addr().String()
 	}
-	dialer := net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: keepAlive}
-	return newPort(o, l, dialer.DialContext), nil
+	return newPort(o, l, o.Network.Dial), nil
 }
 
 // newPort takes the connections of a listener, and makes its own with reach.
-func newPort(o Options, l net.Listener, reach func(ctx context.Context, network, address string) (net.Conn, error)) *Port {
+func newPort(o Options, l net.Listener, reach func(ctx context.Context, address string) (net.Conn, error)) *Port {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := &Port{
 		opts: o, logger: o.Logger.Named("wire"), listener: l, ctx: ctx, cancel: cancel,
@@ -112,6 +112,11 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interv
 
 // Addr is the address bound.
 func (p *Port) Addr() net.Addr { return p.listener.Addr() }
+
+// Lookup returns the addresses of a host as the port's network knows it.
+func (p *Port) Lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	return network.Lookup(ctx, p.opts.Network, host)
+}
 
 // Advertised is the host:port where other nodes reach this one.
 func (p *Port) Advertised() string { return p.opts.Advertise }

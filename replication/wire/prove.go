@@ -117,10 +117,7 @@ func (p *Port) isAt(ctx context.Context, stream net.Conn, dialled netip.AddrPort
 	if err != nil || port != fmt.Sprint(dialled.Port()) {
 		return false
 	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.Unmap() == dialled.Addr()
-	}
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	found, err := p.Lookup(ctx, host)
 	return err == nil && slices.ContainsFunc(found, func(ip netip.Addr) bool { return ip.Unmap() == dialled.Addr() })
 }
 

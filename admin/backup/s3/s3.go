@@ -25,6 +25,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/s3/bucket"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/network"
 )
 
 const (
@@ -49,7 +50,8 @@ type Options struct {
 	URL      string // s3://bucket/prefix
 	Endpoint string // URL of the store; empty: Amazon's, in AWS_REGION
 	Getenv   func(string) string
-	Retries  int // of one request; default for about a minute
+	Retries  int             // of one request; default for about a minute
+	Network  network.Network // default: TCP
 }
 
 // Target is a place in an object store.
@@ -79,11 +81,14 @@ func New(o Options) (*Target, error) {
 			return nil, fmt.Errorf("the endpoint of the object store %q is not of the form https://host:port", o.Endpoint)
 		}
 	}
-	client := bucket.New(bucket.Options{
+	b := bucket.Options{
 		Endpoint: endpoint, Region: region, Name: u.Host, Retries: o.Retries,
 		Key: key, Secret: secret, Token: o.Getenv("AWS_SESSION_TOKEN"),
-	})
-	return &Target{bucket: client, prefix: strings.Trim(u.Path, "/")}, nil
+	}
+	if o.Network != nil {
+		b.Dial = network.DialContext(o.Network)
+	}
+	return &Target{bucket: bucket.New(b), prefix: strings.Trim(u.Path, "/")}, nil
 }
 
 // Close ends the connections that no call uses.

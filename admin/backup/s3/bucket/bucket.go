@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/annalsdb/annals/internal/network"
 )
 
 const (
@@ -44,7 +46,7 @@ type Options struct {
 	Retries int
 	Now     func() time.Time // default time.Now
 
-	// Dial makes connections. Default: those of the network.
+	// Dial makes connections. Default: those of TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -55,7 +57,7 @@ func (o *Options) EnsureDefaults() {
 		o.Now = time.Now
 	}
 	if o.Dial == nil {
-		o.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+		o.Dial = network.DialContext(network.TCP{Timeout: dialTimeout})
 	}
 }
 
@@ -72,8 +74,8 @@ type Client struct {
 // New returns the client of a bucket. It asks the store nothing.
 func New(o Options) *Client {
 	o.EnsureDefaults()
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := o.Dial(ctx, network, address)
+	dial := func(ctx context.Context, by, address string) (net.Conn, error) {
+		c, err := o.Dial(ctx, by, address)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,183 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/network"
+	"github.com/annalsdb/annals/node"
+)
+
+// pipes is a network without sockets.
+type pipes struct {
+	mu   sync.Mutex
+	at   map[string]*pipeListener
+	next int
+}
+
+type pipeListener struct {
+	of      *pipes
+	address *net.TCPAddr
+	queue   chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+// pipeEnd has the addresses that TCP has.
+type pipeEnd struct {
+	net.Conn
+	local, remote net.Addr
+}
+
+func (p pipeEnd) LocalAddr() net.Addr  { return p.local }
+func (p pipeEnd) RemoteAddr() net.Addr { return p.remote }
+
+func (p *pipes) Listen(_ context.Context, address string) (net.Listener, error) {
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at[address] != nil {
+		return nil, syscall.EADDRINUSE
+	}
+	l := &pipeListener{of: p, address: a, queue: make(chan net.Conn), closed: make(chan struct{})}
+	p.at[address] = l
+	return l, nil
+}
+
+func (p *pipes) Dial(ctx context.Context, address string) (net.Conn, error) {
+	p.mu.Lock()
+	l := p.at[address]
+	p.next++
+	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40000 + p.next%20000}
+	p.mu.Unlock()
+	if l == nil {
+		return nil, syscall.ECONNREFUSED
+	}
+	near, far := net.Pipe()
+	select {
+	case l.queue <- pipeEnd{far, l.address, from}:
+		return pipeEnd{near, from, l.address}, nil
+	case <-l.closed:
+		return nil, syscall.ECONNREFUSED
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.queue:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Addr() net.Addr { return l.address }
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() {
+		close(l.closed)
+		l.of.mu.Lock()
+		defer l.of.mu.Unlock()
+		delete(l.of.at, l.address.String())
+	})
+	return nil
+}
+
+// sockets counts those of this process; 0 where the system does not tell.
+func sockets(t *testing.T) (n int) {
+	t.Helper()
+	found, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	for _, f := range found {
+		if to, err := os.Readlink("/proc/self/fd/" + f.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestInProcess: whole nodes run in virtual time, with a network that is not the system's.
+func TestInProcess(t *testing.T) {
+	for _, size := range []int{1, 3} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			before := sockets(t)
+			synctest.Test(t, func(t *testing.T) { inProcess(t, size, before) })
+		})
+	}
+}
+
+func inProcess(t *testing.T, size, sockets0 int) {
+	w := &pipes{at: map[string]*pipeListener{}}
+	client := &http.Client{Transport: &http.Transport{DialContext: network.DialContext(w), DisableKeepAlives: true}}
+	var seeds []string
+	for i := range size {
+		seeds = append(seeds, fmt.Sprintf("127.0.0.1:%d", 1112+i))
+	}
+	var nodes []*node.Node
+	for i := range size {
+		o := options(filepath.Join("/in-process", fmt.Sprint(i)))
+		o.Network = w
+		o.Config.MemDb, o.Config.Insecure, o.Config.NodePort = true, true, 2113+i
+		if size > 1 {
+			o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipSeed = size, 1112+i, seeds
+		}
+		nodes = append(nodes, open(t, o))
+	}
+	do := func(n *node.Node, method, path, body string) (int, string) {
+		r := check.Value(http.NewRequestWithContext(t.Context(), method, n.URL()+path, strings.NewReader(body))).Must(t)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("ES-EventType", "t")
+		r.Header.Set("ES-EventId", uuid.NewString())
+		answer, err := client.Do(r)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer func() { _ = answer.Body.Close() }()
+		text := check.Value(io.ReadAll(answer.Body)).Must(t)
+		return answer.StatusCode, string(text)
+	}
+	began := time.Now()
+	for _, n := range nodes {
+		for {
+			status, body := do(n, "GET", "/health/ready", "")
+			if status == 204 {
+				break
+			}
+			if time.Since(began) > time.Minute {
+				t.Fatal(status, body)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	for i := range 30 {
+		if status, body := do(nodes[i%size], "POST", "/streams/s", `{"n":1}`); status != 201 {
+			t.Fatal(status, body)
+		}
+	}
+	check.Equal(t, sockets(t), sockets0, "sockets")
+	for _, n := range nodes {
+		check.NoError(t, n.Close())
+	}
+	time.Sleep(time.Minute) // memberlist's last probe
+}
