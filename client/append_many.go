@@ -69,12 +69,25 @@ func (c *Client) AppendMany(ctx context.Context, events []StreamEvent, required 
 }
 
 func (c *Client) appendMany(ctx context.Context, events []StreamEvent, required []Requirement) (done Appended, err error) {
-	b := append([]byte(nil), `{"events":[`...)
+	b, err := ManyBody(events, required...)
+	if err != nil {
+		return done, err
+	}
+	a, err := c.Repeat(ctx, ManyRequest(b))
+	if err != nil {
+		return done, violated(a, err)
+	}
+	return a.Appended()
+}
+
+// ManyBody is the body of what AppendMany sends. An event without an id gets one.
+func ManyBody(events []StreamEvent, required ...Requirement) (b []byte, err error) {
+	b = append(b, `{"events":[`...)
 	for i := range events {
 		e := events[i]
 		e.ID = cmp.Or(e.ID, NewID())
 		if b, err = e.appendTo(b, &e.Stream); err != nil {
-			return done, fmt.Errorf("event %d of %d: %w", i+1, len(events), err)
+			return nil, fmt.Errorf("event %d of %d: %w", i+1, len(events), err)
 		}
 		b = append(b, ',')
 	}
@@ -87,11 +100,14 @@ func (c *Client) appendMany(ctx context.Context, events []StreamEvent, required 
 	}
 	members, err := json.Marshal(all)
 	if err != nil {
-		return done, err
+		return nil, err
 	}
-	b = append(append(b, "],"...), members[1:]...)
-	a, err := c.Repeat(ctx, ManyRequest(b))
-	if err != nil {
+	return append(append(b, "],"...), members[1:]...), nil
+}
+
+// Appended reads the answer to a ManyRequest. The error of a refusal is that of AppendMany.
+func (a Response) Appended() (done Appended, err error) {
+	if err := a.Err(); err != nil {
 		return done, violated(a, err)
 	}
 	return done, a.Decode(&done)

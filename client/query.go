@@ -97,8 +97,8 @@ func (e *Found) Decode(value any) error {
 
 const queryPath = "/query"
 
-// Query reads one page of what a query finds.
-func (c *Client) Query(ctx context.Context, query Query, o QueryOptions) (*QueryPage, error) {
+// QueryRequest is what Query sends.
+func QueryRequest(query Query, o QueryOptions) (Request, error) {
 	q, err := jsonRequest(http.MethodPost, queryPath, struct {
 		Query Query `json:"query"`
 		QueryOptions
@@ -107,6 +107,12 @@ func (c *Client) Query(ctx context.Context, query Query, o QueryOptions) (*Query
 	if o.Leader {
 		q.Header[HeaderRequireLeader] = "True"
 	}
+	return q, err
+}
+
+// Query reads one page of what a query finds.
+func (c *Client) Query(ctx context.Context, query Query, o QueryOptions) (*QueryPage, error) {
+	q, err := QueryRequest(query, o)
 	var a Response
 	if err == nil {
 		a, err = c.repeat(ctx, q)

@@ -64,11 +64,15 @@ func newHTTP(wire http.RoundTripper) *client.Client {
 		network.Proxy, network.DialContext = nil, (&net.Dialer{Timeout: dialTimeout}).DialContext
 		wire = network
 	}
-	c, err := client.New(client.Options{Transport: wire})
+	return made(client.New(client.Options{Transport: wire}))
+}
+
+// made is what is made here, in which nothing can be wrong.
+func made[T any](v T, err error) T {
 	if err != nil {
-		panic(err) // No option of a user is in it.
+		panic(err)
 	}
-	return c
+	return v
 }
 
 // exchange sends one request to one node.
@@ -131,11 +135,7 @@ func write(ids identity, stream string, expected int64, first ref, count int, si
 		events[0].Data, events[0].Type = []byte(ids.data(first)), eventType
 		return events[0].Request(stream, expected)
 	}
-	r, err := client.AppendRequest(stream, expected, events...)
-	if err != nil {
-		panic(err) // The data are made here, as JSON.
-	}
-	return r
+	return made(client.AppendRequest(stream, expected, events...))
 }
 
 // verdict sorts the result of one attempt to write.
@@ -164,4 +164,24 @@ func judgeWrite(a *answer, err error, success int, stream string) verdict {
 		v.outcome, v.odd = refused, a.String()
 	}
 	return v
+}
+
+// judgeMany is judgeWrite for a write to several streams, with what the answer says.
+func judgeMany(a *answer, err error) (said client.Appended, broken client.ViolationError, v verdict) {
+	if v.outcome = judge(a, err); v.outcome != done && v.outcome != conflict {
+		return said, broken, v
+	}
+	said, err = a.Appended()
+	violated, isViolated := errors.AsType[*client.ViolationError](err)
+	switch {
+	case isViolated:
+		broken = *violated
+	case v.outcome == conflict:
+		v.outcome, v.odd = refused, a.String()
+	case err != nil || a.Status != http.StatusCreated || len(said.Streams) == 0:
+		v.outcome, v.odd = pending, a.String()
+	default:
+		v.number = said.Streams[0].First
+	}
+	return said, broken, v
 }

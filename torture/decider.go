@@ -2,9 +2,9 @@ package torture
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/client"
@@ -45,7 +45,9 @@ type decision struct {
 	checks     []client.Check
 	plain      bool // by the path of its stream, without conditions and checks
 
-	told manyAnswer // the last one
+	// What the last answer told.
+	told   client.Appended
+	broken client.ViolationError
 }
 
 func (d *decision) tags() (tags []string) {
@@ -56,7 +58,7 @@ func (d *decision) tags() (tags []string) {
 }
 
 func (d *decision) String() string {
-	return fmt.Sprintf("decision with tags %v, conditions %s, checks %v, answered %+v", d.tags(), asJSON(d.conditions), d.checks, d.told)
+	return fmt.Sprintf("decision with tags %v, conditions %s, checks %v, answered %+v, %+v", d.tags(), made(json.Marshal(d.conditions)), d.checks, d.told, d.broken)
 }
 
 // decider is a client that reads by queries on any node, and writes under the condition that what
@@ -179,12 +181,8 @@ func (d *decider) mayTake(ctx context.Context, dec *decision) bool {
 
 // asks reads what a query finds, without data.
 func asks(query client.Query, o client.QueryOptions) client.Request {
-	body := struct {
-		Query client.Query `json:"query"`
-		client.QueryOptions
-		Data bool `json:"data"`
-	}{query, o, false}
-	return client.Request{Path: "/query", Body: asJSON(body), Header: map[string]string{"Content-Type": client.MediaJSON, "Accept": client.MediaJSON}}
+	o.NoData = true
+	return made(client.QueryRequest(query, o))
 }
 
 // found is the ref of an event that a query found, 0 if it is none of this run.
@@ -200,59 +198,53 @@ func (l *load) found(e *client.Found) ref {
 // take writes a decision, with the same ids until the outcome is certain.
 func (d *decider) take(ctx context.Context, dec *decision, s *stream) {
 	begun := op{kind: opDecision, stream: s, decision: dec, expected: anyVersion, count: uint16(d.ids.decides(d.journal.next()))}
-	first, o, _ := d.insist(ctx, begun, never/2, func(first ref) client.Request { return d.request(dec, s, first) })
+	first, o, uncertain := d.repeat(ctx, begun, never/2, func(first ref, o *op) verdict {
+		a, err := d.ask(ctx, o, d.request(dec, s, first))
+		return dec.judge(s, a, err)
+	})
 	d.count.add(ofDecisions, written[o.outcome], 1)
 	if o.outcome != done {
 		return
 	}
-	if dec.told.Repeated && o.attempts == 1 {
+	if dec.told.Repeated && !uncertain {
 		d.find.add(kindIdempotence, "it was never sent before, and is said to be repeated: %s", d.ids.describe(first, o))
 	}
 	d.count.add(ofDecisions, decided[d.ids.game(first)], 1)
 	d.known[s] = o.number + int64(o.count) - 1
 	d.book.acknowledge(s, o.number, first, int(o.count))
 	if !dec.plain {
-		d.recent = append(d.recent[max(0, len(d.recent)-rememberedAppends):], first)
+		d.remember(first)
 	}
 }
 
 func (d *decider) request(dec *decision, s *stream, first ref) client.Request {
-	m := many{Checks: slices.Concat([]client.Check{}, dec.checks), Conditions: dec.conditions}
+	var many []client.StreamEvent
 	var plain []client.Event
 	for i := range d.ids.decides(first) {
-		r := first + ref(i)
-		e := d.ids.event(r, dec.tags()...)
-		m.Events = append(m.Events, manyEvent{s.name, e})
-		e.Metadata, e.Tags = asJSON(map[string]any{"$tags": e.Tags}), nil
+		e := d.ids.event(first+ref(i), dec.tags()...)
+		many = append(many, client.StreamEvent{Stream: s.name, Event: e})
+		e.Metadata, e.Tags = made(json.Marshal(map[string]any{"$tags": e.Tags})), nil
 		plain = append(plain, e)
 	}
-	if !dec.plain {
-		return client.ManyRequest(asJSON(m))
+	if dec.plain {
+		return made(client.AppendRequest(s.name, anyVersion, plain...))
 	}
-	r, err := client.AppendRequest(s.name, anyVersion, plain...)
-	if err != nil {
-		panic(err) // It is made here.
+	var required []client.Requirement
+	for _, c := range dec.checks {
+		required = append(required, c)
 	}
-	return r
+	for _, c := range dec.conditions {
+		required = append(required, c)
+	}
+	return client.ManyRequest(made(client.ManyBody(many, required...)))
 }
 
 // judge says what one attempt is known to have done, like judgeWrite.
-func (dec *decision) judge(a *answer, err error) verdict {
-	v := verdict{outcome: judge(a, err)}
-	if v.outcome != done && v.outcome != conflict {
-		return v
+func (dec *decision) judge(s *stream, a *answer, err error) (v verdict) {
+	if dec.plain {
+		return judgeWrite(a, err, http.StatusCreated, s.name)
 	}
-	told := manyAnswer{}
-	if err := a.Decode(&told); err != nil && (a.Status == http.StatusCreated || a.Status == http.StatusConflict) {
-		v.outcome, v.odd = pending, err.Error()
-		return v
-	}
-	switch dec.told = told; {
-	case a.Status == http.StatusCreated && len(told.Streams) == 1:
-		v.number = told.Streams[0].First
-	case a.Status != http.StatusConflict:
-		v.outcome, v.odd = refused, a.String()
-	}
+	dec.told, dec.broken, v = judgeMany(a, err)
 	return v
 }
 
@@ -263,7 +255,7 @@ func (d *decider) again(ctx context.Context) {
 	o := d.journal.ops[first.operation()]
 	retry := *o.decision
 	a, err := d.do(ctx, d.choose(), d.request(&retry, o.stream, first))
-	switch v := retry.judge(a, err); {
+	switch v := retry.judge(o.stream, a, err); {
 	case v.outcome == pending || v.outcome == refused && v.odd == "":
 		d.wander()
 	case v.outcome != done || v.number != o.number || !retry.told.Repeated || retry.told.Position != o.decision.told.Position:

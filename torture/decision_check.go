@@ -3,7 +3,6 @@ package torture
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sort"
 
@@ -77,7 +76,7 @@ func (l *ledger) decisions() {
 	l.hist.each(func(first ref, o *op) {
 		if o.kind == opDecision && o.outcome == conflict {
 			known := acks[sort.Search(len(acks), func(i int) bool { return acks[i].ret >= max(1, o.call) })-1].position
-			if known > o.decision.told.Position {
+			if known > o.decision.broken.Position {
 				l.find.add(kindStale, "position %d was acknowledged before: %s", known, l.ids.describe(first, o))
 			}
 			d.refused(first, o)
@@ -137,31 +136,22 @@ func (d *decisionLog) held(first ref, o *op, at int) {
 
 // refused judges a refusal.
 func (d *decisionLog) refused(first ref, o *op) {
-	dec := o.decision
-	condition := func(index int, e *client.Found) string {
-		return fmt.Sprintf("condition %d by %s at %d, %s, %d@%s", index, e.ID, e.Position, e.Type, e.Number, e.Stream)
-	}
-	var told, want []string
+	dec, want := o.decision, client.ViolationError{}
 	for i := range dec.conditions {
-		if e := d.match(&dec.conditions[i], dec.told.Position); e != nil {
-			want = append(want, condition(i, e))
+		if e := d.match(&dec.conditions[i], dec.broken.Position); e != nil {
+			want.Conflicts = append(want.Conflicts, client.Conflict{Condition: i, Position: e.Position, Stream: e.Stream, Number: e.Number, ID: e.ID, Type: e.Type})
 		}
 	}
 	for i, c := range dec.checks {
 		of := d.by[c.Stream]
-		number := sort.Search(len(of), func(k int) bool { return d.all[of[k]].Position > dec.told.Position }) - 1
+		number := sort.Search(len(of), func(k int) bool { return d.all[of[k]].Position > dec.broken.Position }) - 1
 		if int64(number) != c.Expected {
-			want = append(want, fmt.Sprintf("check %d, %d", i, number))
+			want.Violations = append(want.Violations, client.Violation{Check: i, Stream: c.Stream, Expected: c.Expected, Actual: int64(number)})
 		}
 	}
-	for _, b := range dec.told.Conditions {
-		told = append(told, condition(b.Index, &b.Event))
-	}
-	for _, b := range dec.told.Checks {
-		told = append(told, fmt.Sprintf("check %d, %s", b.Index, b.Actual))
-	}
-	if len(want) == 0 || !slices.Equal(told, want) {
-		d.find.add(kindCondition, "it was refused by %q, and %q failed: %s", told, want, d.ids.describe(first, o))
+	isSame := slices.Equal(dec.broken.Conflicts, want.Conflicts) && slices.Equal(dec.broken.Violations, want.Violations)
+	if len(want.Conflicts)+len(want.Violations) == 0 || !isSame {
+		d.find.add(kindCondition, "it was refused, and what failed is %+v: %s", want, d.ids.describe(first, o))
 	}
 }
 

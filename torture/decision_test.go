@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/annalsdb/annals/client"
@@ -18,10 +17,10 @@ func TestDecisions(t *testing.T) {
 	}
 	// by the first condition, from the beginning; -1: by none
 	refusal := func(position int64, event int) *decision {
-		d := &decision{told: manyAnswer{Position: position}, conditions: conditions(0)}
+		d := &decision{broken: client.ViolationError{Position: position}, conditions: conditions(0)}
 		if event >= 0 {
 			// The rest of the event is filled in below.
-			d.told.Conditions = []broken{{Index: 0, Event: client.Found{Number: int64(event)}}}
+			d.broken.Conflicts = []client.Conflict{{Number: int64(event)}}
 		}
 		return d
 	}
@@ -33,14 +32,14 @@ func TestDecisions(t *testing.T) {
 		edit    func(found []client.Found) []client.Found
 		want    []string
 	}{
-		"held":               {done, true, 60, &decision{told: manyAnswer{Position: 200}, conditions: conditions(100)}, nil, nil},
+		"held":               {done, true, 60, &decision{told: client.Appended{Position: 200}, conditions: conditions(100)}, nil, nil},
 		"held, not answered": {pending, true, 60, &decision{conditions: conditions(100)}, nil, nil},
 		"failed":             {pending, true, 60, &decision{conditions: conditions(99)}, nil, []string{kindCondition}},
-		"check":              {done, true, 60, &decision{told: manyAnswer{Position: 200}, checks: []client.Check{{Expected: 0}}}, nil, nil},
-		"failed check":       {done, true, 60, &decision{told: manyAnswer{Position: 200}, checks: []client.Check{{Expected: 4}}}, nil, []string{kindCondition}},
-		"position":           {done, true, 60, &decision{told: manyAnswer{Position: 201}}, nil, []string{kindOrder}},
-		"too much":           {done, true, 60, &decision{told: manyAnswer{Position: 200}, labels: []label{{"a", 1}}}, nil, []string{kindCondition}},
-		"other tags": {done, true, 60, &decision{told: manyAnswer{Position: 200}, labels: []label{{"a", 0}}}, func(found []client.Found) []client.Found {
+		"check":              {done, true, 60, &decision{told: client.Appended{Position: 200}, checks: []client.Check{{Expected: 0}}}, nil, nil},
+		"failed check":       {done, true, 60, &decision{told: client.Appended{Position: 200}, checks: []client.Check{{Expected: 4}}}, nil, []string{kindCondition}},
+		"position":           {done, true, 60, &decision{told: client.Appended{Position: 201}}, nil, []string{kindOrder}},
+		"too much":           {done, true, 60, &decision{told: client.Appended{Position: 200}, labels: []label{{"a", 1}}}, nil, []string{kindCondition}},
+		"other tags": {done, true, 60, &decision{told: client.Appended{Position: 200}, labels: []label{{"a", 0}}}, func(found []client.Found) []client.Found {
 			found[1].Tags = []string{"b"}
 			return found
 		}, []string{kindFound}},
@@ -51,10 +50,10 @@ func TestDecisions(t *testing.T) {
 		"refused on old grounds": {conflict, false, 600, refusal(200, 0), nil, []string{kindStale}},
 		"refused and there":      {conflict, true, 60, refusal(100, 0), nil, []string{kindUnwanted, kindCondition}},
 		"refused by a check": {conflict, false, 60, &decision{checks: []client.Check{{Expected: 0}, {Expected: 1}},
-			told: manyAnswer{Position: 300, Checks: []broken{{Index: 0, Actual: json.RawMessage("1")}}}}, nil, nil},
+			broken: client.ViolationError{Position: 300, Violations: []client.Violation{{Stream: scenePrefix + "s", Actual: 1}}}}, nil, nil},
 		"refused by the wrong check": {conflict, false, 60, &decision{checks: []client.Check{{Expected: 0}, {Expected: 1}},
-			told: manyAnswer{Position: 300, Checks: []broken{{Index: 1, Actual: json.RawMessage("1")}}}}, nil, []string{kindCondition}},
-		"missing": {done, true, 60, &decision{told: manyAnswer{Position: 200}}, func(found []client.Found) []client.Found { return found[:2] }, []string{kindFound}},
+			broken: client.ViolationError{Position: 300, Violations: []client.Violation{{Check: 1, Stream: scenePrefix + "s", Actual: 1}}}}, nil, []string{kindCondition}},
+		"missing": {done, true, 60, &decision{told: client.Appended{Position: 200}}, func(found []client.Found) []client.Found { return found[:2] }, []string{kindFound}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
@@ -69,9 +68,9 @@ func TestDecisions(t *testing.T) {
 				return s.op(j, "s", o)
 			}
 			refs := []ref{
-				write(other, op{outcome: done, call: 10, ret: 50}, &decision{told: manyAnswer{Position: 100}}),
+				write(other, op{outcome: done, call: 10, ret: 50}, &decision{told: client.Appended{Position: 100}}),
 				write(j, op{outcome: c.outcome, call: c.call, ret: c.call + 10, number: 1}, c.d),
-				write(other, op{outcome: done, call: 100, ret: 500, number: 2}, &decision{told: manyAnswer{Position: 300}}),
+				write(other, op{outcome: done, call: 100, ret: 500, number: 2}, &decision{told: client.Appended{Position: 300}}),
 			}
 			if !c.there {
 				refs = []ref{refs[0], refs[2]}
@@ -91,8 +90,9 @@ func TestDecisions(t *testing.T) {
 			for i := range c.d.checks {
 				c.d.checks[i].Stream = scenePrefix + "s"
 			}
-			for i := range c.d.told.Conditions {
-				c.d.told.Conditions[i].Event = s.book.decided[c.d.told.Conditions[i].Event.Number]
+			for i := range c.d.broken.Conflicts {
+				e := s.book.decided[c.d.broken.Conflicts[i].Number]
+				c.d.broken.Conflicts[i] = client.Conflict{Position: e.Position, Stream: e.Stream, Number: e.Number, ID: e.ID, Type: e.Type}
 			}
 			if c.edit != nil {
 				s.book.decided = c.edit(s.book.decided)

@@ -1,13 +1,12 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,14 +40,13 @@ func (d door) String() string { return [...]string{"http", "records", "session"}
 
 // told is what one attempt of a transfer was answered.
 type told struct {
+	verdict
 	by       door
 	from     target
-	outcome  outcome
 	position int64
-	lasts    []int64
-	repeated bool // said by HTTP alone
+	numbers  []int64 // of the events
+	repeated bool    // said by HTTP alone
 	broken   []accountCheck
-	odd      string // why the answer should not have been given, empty if it is in order
 }
 
 // send makes one attempt, by an interface and a node of its choice.
@@ -63,7 +61,7 @@ func (t *transferer) send(ctx context.Context, tr *transfer, first ref) told {
 	} else {
 		t.sendCall(ctx, tr, first, &a)
 	}
-	if a.outcome == conflict && len(a.broken) == 0 || a.outcome == done && len(a.lasts) != len(tr.accounts()) {
+	if a.outcome == conflict && len(a.broken) == 0 || a.outcome == done && len(a.numbers) != len(tr.events) {
 		a.odd = fmt.Sprintf("the answer by %s says too little: %+v", d, a)
 		a.outcome = pending
 	}
@@ -77,11 +75,12 @@ func (b *bank) place(name string) int {
 
 // last notes an account's answer: the number of its last event.
 func (a *told) last(tr *transfer, stream string, number int64) {
-	accounts := tr.accounts()
-	if i := len(a.lasts); i >= len(accounts) || tr.bank.place(stream) != accounts[i] {
-		a.odd = fmt.Sprintf("stream %d of the answer is %q", i, stream)
+	if i := len(a.numbers); i >= len(tr.events) || tr.stream(i).name != stream {
+		a.odd = fmt.Sprintf("the answer has %q in the place of event %d", stream, i)
 	}
-	a.lasts = append(a.lasts, number)
+	for i := tr.eventsOf(stream) - 1; i >= 0; i-- {
+		a.numbers = append(a.numbers, number-int64(i))
+	}
 }
 
 // breaks notes a check that does not hold.
@@ -93,84 +92,36 @@ func (a *told) breaks(tr *transfer, index int, stream string, expected, actual i
 	a.broken = append(a.broken, accountCheck{account, actual})
 }
 
-// many is the body of a write to several streams.
-type many struct {
-	Checks     []client.Check     `json:"checks"`
-	Conditions []client.Condition `json:"conditions,omitempty"`
-	Events     []manyEvent        `json:"events"`
-}
-
-// manyEvent is an event with its stream.
-type manyEvent struct {
-	Stream string `json:"stream"`
-	client.Event
-}
-
-// asJSON encodes what is made here.
-func asJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
 // event is what is sent of an event with tags, whose data is JSON.
 func (t identity) event(r ref, tags ...string) client.Event {
 	return client.Event{ID: t.id(r).String(), Type: t.eventType(r), Data: json.RawMessage(t.data(r)), Tags: tags}
 }
 
-// manyAnswer is the answer to it.
-type manyAnswer struct {
-	Position   int64
-	Repeated   bool
-	Streams    []client.AppendedStream
-	Checks     []broken
-	Conditions []broken
-}
-
-// broken is a check or a condition that does not hold.
-type broken struct {
-	Index            int
-	Stream           string
-	Expected, Actual json.RawMessage
-	Event            client.Found // the first one that fails a condition
-}
-
 // sendHTTP posts the events to the path of all streams.
 func (t *transferer) sendHTTP(ctx context.Context, tr *transfer, first ref, a *told) {
-	body := many{Checks: []client.Check{}}
+	var checks []client.Requirement
 	for _, c := range tr.checks {
-		body.Checks = append(body.Checks, client.Check{Stream: tr.bank.accounts[c.account].name, Expected: c.version})
+		checks = append(checks, client.Check{Stream: tr.bank.accounts[c.account].name, Expected: c.version})
 	}
+	var events []client.StreamEvent
 	for i := range tr.events {
 		r := first + ref(i)
-		body.Events = append(body.Events, manyEvent{tr.stream(i).name, t.ids.event(r, t.ids.label(r))})
+		events = append(events, client.StreamEvent{Stream: tr.stream(i).name, Event: t.ids.event(r, t.ids.label(r))})
 	}
-	answer, err := t.do(ctx, a.from, client.ManyRequest(asJSON(body)))
-	a.outcome = judge(answer, err)
-	if answer == nil {
-		return
+	answer, err := t.do(ctx, a.from, client.ManyRequest(made(client.ManyBody(events, checks...))))
+	if answer != nil {
+		a.from = answer.from
 	}
-	a.from = answer.from
-	var said manyAnswer
-	if answer.Status == http.StatusCreated || answer.Status == http.StatusConflict {
-		if err := answer.Decode(&said); err != nil {
-			a.outcome, a.odd = pending, err.Error()
-			return
-		}
-	} else if a.outcome == done || a.outcome == conflict {
-		a.outcome, a.odd = refused, answer.String()
-	}
-	a.position, a.repeated = said.Position, said.Repeated
+	said, broken, v := judgeMany(answer, err)
+	a.verdict, a.position, a.repeated = v, cmp.Or(said.Position, broken.Position), said.Repeated
 	for _, s := range said.Streams {
 		a.last(tr, s.Stream, s.Last)
 		if events := int64(tr.eventsOf(s.Stream)); s.Last-s.First+1 != events {
 			a.odd = fmt.Sprintf("%s got %d events, %d were sent: %s", s.Stream, s.Last-s.First+1, events, answer)
 		}
 	}
-	for _, c := range said.Checks {
-		a.breaks(tr, c.Index, c.Stream, versionOf(c.Expected), versionOf(c.Actual))
+	for _, c := range broken.Violations {
+		a.breaks(tr, c.Check, c.Stream, c.Expected, c.Actual)
 	}
 }
 
@@ -179,22 +130,6 @@ func (t *transfer) eventsOf(stream string) (n int) {
 		if t.stream(i).name == stream {
 			n++
 		}
-	}
-	return n
-}
-
-// versionOf reads a version of a stream that is not deleted. An unknown one is none that an account
-// can have.
-func versionOf(text json.RawMessage) int64 {
-	switch string(text) {
-	case `"none"`:
-		return noStream
-	case `"exists"`:
-		return streamExists
-	}
-	n, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil {
-		return -100
 	}
 	return n
 }

@@ -2,7 +2,6 @@ package torture
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -149,14 +148,7 @@ func (r *indexer) follow(ask func(client.Request) (*answer, error)) (int, error)
 
 // found reads the answer to a query.
 func found(a *answer) (entries []entry, _ error) {
-	var p struct {
-		Events []struct {
-			Position, Number           int64
-			Stream, EventID, EventType string
-			Data                       json.RawMessage
-			IsRedacted                 bool
-		}
-	}
+	var p client.QueryPage
 	if a.Status != http.StatusOK {
 		return nil, fmt.Errorf("%s", a)
 	}
@@ -164,7 +156,7 @@ func found(a *answer) (entries []entry, _ error) {
 		return nil, err
 	}
 	for _, e := range p.Events {
-		entries = append(entries, entry{ID: e.EventID, Type: e.EventType, Number: e.Number, Stream: e.Stream, Data: string(e.Data), ReadNumber: e.Position, Redacted: e.IsRedacted})
+		entries = append(entries, entry{ID: e.ID, Type: e.Type, Number: e.Number, Stream: e.Stream, Data: string(e.Data), ReadNumber: e.Position, Redacted: e.Redacted})
 	}
 	return entries, nil
 }

@@ -3,7 +3,6 @@ package torture
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -57,7 +56,7 @@ type transfer struct {
 
 	// What the last answer told.
 	position int64   // of the last event
-	lasts    []int64 // the number of the last event of each account, as accounts() has them
+	numbers  []int64 // of the events
 	broken   []accountCheck
 	// onlyFirst says that broken has the first check that does not hold, and no other.
 	onlyFirst bool
@@ -79,32 +78,14 @@ func (t *transfer) stream(event int) *stream { return t.bank.accounts[t.events[e
 // accounts are those that events are for, each once.
 func (t *transfer) accounts() []int { return slices.Compact(slices.Clone(t.events)) }
 
-// numbers are those of the events, by the last numbers of their accounts.
-func (t *transfer) numbers() []int64 {
-	numbers := make([]int64, len(t.events))
-	at := len(t.lasts) - 1
-	for i := len(t.events) - 1; i >= 0; i-- {
-		switch {
-		case i == len(t.events)-1:
-			numbers[i] = t.lasts[at]
-		case t.events[i] == t.events[i+1]:
-			numbers[i] = numbers[i+1] - 1
-		default:
-			at--
-			numbers[i] = t.lasts[at]
-		}
-	}
-	return numbers
-}
-
 // sessions says whether a session can carry it: it checks only what it writes to.
 func (t *transfer) sessions() bool {
 	return !slices.ContainsFunc(t.checks, func(c accountCheck) bool { return !slices.Contains(t.events, c.account) })
 }
 
 func (t *transfer) String() string {
-	return fmt.Sprintf("transfer in %s to accounts %v, checks %v, answered with last numbers %v, broken checks %v, position %d",
-		t.bank.name, t.events, t.checks, t.lasts, t.broken, t.position)
+	return fmt.Sprintf("transfer in %s to accounts %v, checks %v, answered with numbers %v, broken checks %v, position %d",
+		t.bank.name, t.events, t.checks, t.numbers, t.broken, t.position)
 }
 
 // transferer is a client that moves money: it writes to several streams at once, with checks on
@@ -171,35 +152,17 @@ func (t *transferer) move(ctx context.Context) {
 			tr.checks = append(tr.checks, t.expect(b, account))
 		}
 	}
-	first, o := t.journal.begin(op{
-		kind: opTransfer, call: t.hist.now(), ret: never, stream: b.accounts[order[0]], transfer: tr, count: uint16(events), node: -1,
-	})
-	uncertain, giveUp := false, o.call+int64(patience)
-	for {
-		if o.attempts < math.MaxUint16 {
-			o.attempts++
-		}
-		a := t.send(ctx, tr, first)
+	var a told
+	begun := op{kind: opTransfer, stream: b.accounts[order[0]], transfer: tr, count: uint16(events)}
+	first, o, uncertain := t.repeat(ctx, begun, patience, func(first ref, o *op) verdict {
+		a = t.send(ctx, tr, first)
 		o.node = int8(a.from.index)
-		if a.odd != "" {
-			t.find.add(kindAnswer, "%s: %s", t.ids.describe(first, o), a.odd)
-		}
-		certain := a.outcome == done || a.outcome == conflict
-		uncertain = uncertain || a.outcome == pending
-		if !certain && t.hist.now() < giveUp && !t.stopped() && ctx.Err() == nil {
-			t.wander()
-			t.rest(ctx, t.pause(20, 150))
-			continue
-		}
-		if certain || !uncertain {
-			o.ret, o.outcome = t.hist.now(), a.outcome
-		}
-		if a.outcome == done && a.by == doorHTTP && len(t.indexers) > 0 && t.rng.IntN(3) == 0 {
-			t.finds(ctx, a, first+ref(events-1))
-		}
-		t.conclude(first, o, a, uncertain)
-		return
+		return a.verdict
+	})
+	if a.outcome == done && a.by == doorHTTP && len(t.indexers) > 0 && t.rng.IntN(3) == 0 {
+		t.finds(ctx, a, first+ref(events-1))
 	}
+	t.conclude(first, o, a, uncertain)
 }
 
 // conclude notes what the last answer told.
@@ -208,11 +171,11 @@ func (t *transferer) conclude(first ref, o *op, a told, uncertain bool) {
 	t.count.add(ofTransfers, written[o.outcome], 1)
 	switch o.outcome {
 	case done:
-		tr.position, tr.lasts, tr.repeated = a.position, a.lasts, a.repeated
+		tr.position, tr.numbers, tr.repeated = a.position, a.numbers, a.repeated
 		if a.repeated && !uncertain {
 			t.find.add(kindIdempotence, "it was never sent before, and is said to be repeated: %s", t.ids.describe(first, o))
 		}
-		for i, n := range tr.numbers() {
+		for i, n := range tr.numbers {
 			s := tr.stream(i)
 			t.known[s] = max(t.known[s], n)
 			t.book.acknowledge(s, n, first+ref(i), 1)
@@ -220,11 +183,7 @@ func (t *transferer) conclude(first ref, o *op, a told, uncertain bool) {
 		t.count.add(ofTransfers, a.by.String(), 1)
 		t.count.add(ofTransfers, "eventsAcknowledged", int(o.count))
 		t.gaps.success(o.ret)
-		if len(t.recent) < rememberedAppends {
-			t.recent = append(t.recent, first)
-		} else {
-			t.recent[t.rng.IntN(rememberedAppends)] = first
-		}
+		t.remember(first)
 	case conflict:
 		tr.broken, tr.onlyFirst, tr.position = a.broken, a.by == doorSession, a.position
 		for _, c := range a.broken {
@@ -242,7 +201,7 @@ func (t *transferer) again(ctx context.Context) {
 	switch a := t.send(ctx, tr, first); {
 	case a.outcome == pending || a.outcome == refused && a.odd == "":
 		t.wander()
-	case a.outcome != done || !slices.Equal(a.lasts, tr.lasts) || a.position != tr.position || a.by == doorHTTP && !a.repeated:
+	case a.outcome != done || !slices.Equal(a.numbers, tr.numbers) || a.position != tr.position || a.by == doorHTTP && !a.repeated:
 		t.find.add(kindIdempotence, "%s; sent again by %s: %+v", t.ids.describe(first, o), a.by, a)
 	default:
 		t.count.add(ofTransfers, "sentAgain", 1)

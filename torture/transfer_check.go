@@ -69,8 +69,8 @@ func (l *ledger) whole(first ref, o *op, between map[int]*fluidFact) (start int,
 			l.find.add(kindTorn, "the events are at %v in the log, with others between them: %s", ordinals, l.ids.describe(first, o))
 			return 0, false
 		}
-		if o.outcome == done && l.facts[at].number != o.transfer.numbers()[i] {
-			l.find.add(kindOrder, "%s should have the number %d: event %d of: %s", l.book.say(l.facts[at]), o.transfer.numbers()[i], i, l.ids.describe(first, o))
+		if o.outcome == done && l.facts[at].number != o.transfer.numbers[i] {
+			l.find.add(kindOrder, "%s should have the number %d: event %d of: %s", l.book.say(l.facts[at]), o.transfer.numbers[i], i, l.ids.describe(first, o))
 			return 0, false
 		}
 	}
@@ -132,7 +132,7 @@ func (now accounts) step(o *moved) (bool, accounts) {
 	if len(broken) > 0 {
 		return false, now
 	}
-	for i, n := range t.numbers() {
+	for i, n := range t.numbers {
 		if now[t.events[i]]++; now[t.events[i]] != n {
 			return false, now
 		}
@@ -195,23 +195,14 @@ func (l *ledger) banks() map[*bank][]porcupine.Operation {
 				return
 			}
 			t := *o.transfer
-			t.lasts = t.lastsIn(l, first)
+			t.numbers = nil
+			for i := range t.events {
+				n, _ := l.number(first + ref(i))
+				t.numbers = append(t.numbers, n)
+			}
 			one.transfer, one.outcome, one.ret = &t, done, never
 		}
 		by[b] = append(by[b], porcupine.Operation{ClientId: first.client(), Input: one, Call: one.call, Return: one.ret})
 	})
 	return by
-}
-
-// lastsIn are the last numbers of the accounts as the log has them.
-func (t *transfer) lastsIn(l *ledger, first ref) (lasts []int64) {
-	for i := range t.events {
-		n, _ := l.number(first + ref(i))
-		if i > 0 && t.events[i] == t.events[i-1] {
-			lasts[len(lasts)-1] = n
-			continue
-		}
-		lasts = append(lasts, n)
-	}
-	return lasts
 }

@@ -34,7 +34,7 @@ func TestTransfers(t *testing.T) {
 		"in part":             {pending, func(n int) part { return all(n)[:n-1] }, "", nil, nil, []string{kindTorn, kindSum}},
 		"an event between":    {done, all, "s", nil, nil, []string{kindTorn, kindSum}},
 		"one that may go":     {done, all, shedStream + "1", nil, nil, []string{kindTorn}},
-		"another number":      {done, all, "", func(t *transfer) { t.lasts[0]++ }, nil, []string{kindOrder, kindLinear}},
+		"another number":      {done, all, "", func(t *transfer) { t.numbers[0]++ }, nil, []string{kindOrder, kindLinear}},
 		"another position":    {done, all, "", func(t *transfer) { t.position = 1 << 40 }, nil, []string{kindOrder}},
 		"a check of others":   {done, all, "", nil, []accountCheck{{bankAccounts - 1, 0}}, []string{kindLinear}},
 	} {
@@ -51,7 +51,7 @@ func TestTransfers(t *testing.T) {
 			tr := &transfer{bank: b, checks: c.checks, position: eventSize - 1}
 			for i := range n {
 				tr.events = append(tr.events, i)
-				tr.lasts = append(tr.lasts, 0)
+				tr.numbers = append(tr.numbers, 0)
 			}
 			if c.edit != nil {
 				c.edit(tr)

@@ -105,11 +105,7 @@ func (w *writer) append(ctx context.Context, stream *stream, expected int64, cou
 		}
 		w.known[stream] = o.number + int64(count) - 1
 		w.book.acknowledge(stream, o.number, first, count)
-		if len(w.recent) < rememberedAppends {
-			w.recent = append(w.recent, first)
-		} else {
-			w.recent[w.rng.IntN(rememberedAppends)] = first
-		}
+		w.remember(first)
 		if stream.plain {
 			w.latest.Store(stream)
 		}
@@ -122,36 +118,61 @@ func (w *writer) append(ctx context.Context, stream *stream, expected int64, cou
 	return o
 }
 
-// insist begins an operation that writes, makes its attempts, and fills in its end. It returns the
-// ref of its first event and the last answer.
+// remember keeps an operation that was acknowledged, to send it again.
+func (w *writer) remember(first ref) {
+	if len(w.recent) < rememberedAppends {
+		w.recent = append(w.recent, first)
+	} else {
+		w.recent[w.rng.IntN(rememberedAppends)] = first
+	}
+}
+
+// insist repeats an operation that writes by one request. It returns the ref of its first event and
+// the last answer.
+func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, request func(first ref) client.Request) (_ ref, _ *op, last *answer) {
+	success := http.StatusCreated
+	if begun.kind == opDelete {
+		success = http.StatusNoContent
+	}
+	var req client.Request
+	first, o, _ := w.repeat(ctx, begun, limit, func(first ref, o *op) verdict {
+		if o.attempts == 1 {
+			req = request(first)
+		}
+		var err error
+		last, err = w.ask(ctx, o, req)
+		return judgeWrite(last, err, success, o.stream.name)
+	})
+	return first, o, last
+}
+
+// ask sends the request of an operation once.
+func (w *writer) ask(ctx context.Context, o *op, r client.Request) (*answer, error) {
+	a, err := w.do(ctx, w.choose(), r)
+	if a != nil {
+		o.node = int8(a.from.index)
+	}
+	return a, err
+}
+
+// repeat begins an operation that writes, makes its attempts, and fills in its end. It returns the
+// ref of its first event, and whether an attempt before the last may have done it.
 //
 // A conflict is certain even if an earlier attempt is of unknown outcome: had
 // that one been written, the retry with the same ids would have been answered as
 // done; and it cannot be written any more, because versions only rise. The
 // callers that delete see to it that this holds for them too.
-func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, request func(first ref) client.Request) (ref, *op, *answer) {
+func (w *writer) repeat(ctx context.Context, begun op, limit time.Duration, attempt func(first ref, o *op) verdict) (_ ref, _ *op, uncertain bool) {
 	begun.call, begun.ret, begun.node = w.hist.now(), never, -1
 	first, o := w.journal.begin(begun)
-	req, success := request(first), http.StatusCreated
-	if o.kind == opDelete {
-		success = http.StatusNoContent
-	}
-	uncertain := false
 	giveUp := o.call + int64(limit)
 	for {
 		if o.attempts < math.MaxUint16 {
 			o.attempts++
 		}
-		a, err := w.do(ctx, w.choose(), req)
-		if a != nil {
-			o.node = int8(a.from.index)
-		}
-		v := judgeWrite(a, err, success, o.stream.name)
-		if o.kind == opDecision && !o.decision.plain {
-			v = o.decision.judge(a, err)
-		}
+		v := attempt(first, o)
 		if v.odd != "" {
-			w.find.add(kindAnswer, "%s to %s: %s", o.kind, o.stream.name, v.odd)
+			w.find.add(kindAnswer, "%s: %s", w.ids.describe(first, o), v.odd)
 		}
 		certain := v.outcome == done || v.outcome == conflict
 		uncertain = uncertain || v.outcome == pending
@@ -160,7 +181,7 @@ func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, requ
 				o.ret, o.outcome, o.number = w.hist.now(), v.outcome, v.number
 			}
 			w.finished(o)
-			return first, o, a
+			return first, o, uncertain
 		}
 		w.wander()
 		w.rest(ctx, w.pause(20, 150))
