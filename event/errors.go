@@ -195,6 +195,9 @@ func (e *NamesNotListed) Error() string {
 	return fmt.Sprintf("the names of streams are being collected: %d of %d bytes of log are done", e.Done, e.Total)
 }
 
+// ErrNoNames says that the list of categories and types could not be opened.
+var ErrNoNames = errors.New("the names of categories and types cannot be listed until the next start")
+
 // ErrIndexBuilding refuses to build the index again while it is being built.
 var ErrIndexBuilding = errors.New("the index is being built already")
 

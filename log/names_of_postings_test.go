@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,8 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -226,4 +231,77 @@ func TestNamesOfLargeWrites(t *testing.T) {
 		check.Must(t, l.postings.Rebuild())
 	}
 	closeLog(t, l)
+}
+
+// TestStartWithoutNames: a list of names that is damaged, or of another log, keeps no node from
+// starting. A disk without room lets it be cleared; where it cannot be, names alone are missing.
+func TestStartWithoutNames(t *testing.T) {
+	for what, spoil := range map[string]func(t *testing.T, fsys *vfs.Mem, dir string){
+		"segment": func(t *testing.T, fsys *vfs.Mem, dir string) {
+			for _, name := range check.Value(fsys.List(dir)).Must(t) {
+				if name != "segments" {
+					check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dir, name), []byte("rot")))
+				}
+			}
+		},
+		"map": func(t *testing.T, fsys *vfs.Mem, dir string) {
+			check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dir, "segments"), []byte("rot")))
+		},
+		"other log": func(t *testing.T, fsys *vfs.Mem, dir string) {
+			path := filepath.Join(dir, "segments")
+			text := string(check.Value(vfs.ReadFile(fsys, path)).Must(t))
+			at := strings.Index(text, `"chain":"`) + len(`"chain":"`)
+			check.Must(t, vfs.WriteFileAtomic(fsys, path, []byte(text[:at]+"00000000"+text[at+8:])))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			mem := vfs.NewMem()
+			o := testOptions(mem)
+			l, m := mustOpen(t, o), newModel()
+			write(t, l, m.frame(true, ev("jane", "")), m.frame(false, ev("a-1", ""), ev("b-1", "")))
+			check.Must(t, l.postings.Flush(-1))
+			check.Must(t, l.Sync())
+			closeLog(t, l)
+			want := []postings.Name{{Name: "a", Events: 1}, {Name: "b", Events: 1}, {Name: "jane", Events: 1}}
+			spoil(t, mem, filepath.Join(l.opts.IndexDir, postingsFolder, "names"))
+
+			// The folder of the list takes no change at all.
+			var told bytes.Buffer
+			o.Logger = hclog.New(&hclog.LoggerOptions{Output: &told})
+			o.FS = vfs.NewFaulty(mem, func(op vfs.Op) error {
+				if strings.Contains(op.Name, "/names") && op.Kind.Mutates() {
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			l = mustOpen(t, o)
+			write(t, l, m.frame(false, ev("c-1", "")))
+			for range 2 {
+				_, _, err := l.postings.Names(t.Context(), label.Category, "", "", 5)
+				check.Is(t, err, event.ErrNoNames)
+			}
+			kinds, _ := l.postings.Kinds()
+			check.Deep(t, kinds[0], postings.Kind{Name: "category", Keys: 4, Postings: 4})
+			check.Must(t, l.postings.Flush(-1))
+			check.Is(t, l.postings.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(index.Entry) (bool, error) { return true, nil }}), syscall.ENOSPC)
+			check.Equal(t, strings.Count(told.String(), "cannot be listed until the next start"), 1, told.String())
+			closeLog(t, l)
+
+			// No byte is left on the disk.
+			o.FS, o.Logger = mem, nil
+			mem.SetCapacity(1)
+			l = mustOpen(t, o)
+			_, _, err := l.postings.Names(t.Context(), label.Category, "", "", 5)
+			_, isBuilding := errors.AsType[*event.IndexBuilding](err)
+			check.Equal(t, isBuilding, true, err)
+			mem.SetCapacity(0)
+			want = append(want[:2:2], postings.Name{Name: "c", Events: 1}, want[2])
+			check.Slice(t, namesOf(t, l, label.Category, "", 5), want)
+			check.Must(t, l.postings.Flush(-1))
+			closeLog(t, l)
+			l = mustOpen(t, o)
+			check.Slice(t, namesOf(t, l, label.Category, "", 5), want)
+			closeLog(t, l)
+		})
+	}
 }

@@ -123,6 +123,7 @@ var table = []struct {
 	{err: redact.ErrTooMany, problem: New(http.StatusBadRequest, redact.ErrTooMany.Error())},
 	{err: redact.ErrNoEvents, problem: New(http.StatusBadRequest, redact.ErrNoEvents.Error())},
 	{err: event.ErrIndexBuilding, problem: New(http.StatusConflict, "The index is being built already")},
+	{err: event.ErrNoNames, problem: New(http.StatusServiceUnavailable, "The names cannot be listed until the next start of the node")},
 	{err: event.ErrChunksLocked, problem: New(http.StatusBadRequest, "Failed to acquire the chunk switch lock")},
 	{err: event.ErrBadPosition, problem: New(http.StatusBadRequest, "Invalid position argument")},
 	{err: event.ErrTooLarge, problem: TooLarge},

@@ -189,6 +189,9 @@ func (l *List) Clear() error {
 	l.mu.Unlock()
 	l.fresh, l.mark = fresh{}, Mark{}
 	err := l.save()
+	if err != nil { // A disk without room lets files go, and an empty list needs none.
+		l.saved, err = l.mark, l.opt.FS.RemoveAll(filepath.Join(l.opt.Dir, mapName))
+	}
 	for _, s := range old {
 		err = errors.Join(err, s.close())
 	}

@@ -75,12 +75,8 @@ func (g *generation) usable() bool { return !g.void && g.Damage() == nil }
 
 // Open opens the postings of a log. What is missing is posted at once if it is little.
 func Open(o Options) (*Index, error) {
-	x := &Index{o: o, wake: make(chan struct{}, 1)}
+	x := &Index{o: o, wake: make(chan struct{}, 1), names: openDictionary(&o.Index, o.Logger)}
 	x.o.Index.OnDamage = x.behind
-	var err error
-	if x.names, err = openDictionary(&o.Index); err != nil {
-		return nil, err
-	}
 	x.o.Index.BeforeFlush = func() {
 		o.Index.BeforeFlush()
 		// Or a start reads the log again for the names alone.

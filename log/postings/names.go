@@ -3,12 +3,16 @@ package postings
 import (
 	"context"
 	"errors"
+	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/log/names"
 )
@@ -32,11 +36,14 @@ const (
 //
 // Lock order: listMu, then mu.
 type dictionary struct {
+	opt        names.Options
 	generation atomic.Uint64 // counts how often names were cleared away
 	seen       [namesSeen]atomic.Uint64
 
 	listMu sync.Mutex // held while the list changes, across input and output
-	list   *names.List
+	// nil: it could not be opened, and there are no names until the next start. Then the mark is
+	// after every log, so that nothing waits for a list.
+	list *names.List
 
 	mu      sync.Mutex // guards what follows; held for moments
 	mark    names.Mark // the list and pending have all before it
@@ -45,21 +52,23 @@ type dictionary struct {
 	settled int64 // the list has all before it
 }
 
-func openDictionary(o *index.Options) (*dictionary, error) {
-	list, err := names.Open(names.Options{
+func openDictionary(o *index.Options, logger hclog.Logger) *dictionary {
+	d := &dictionary{opt: names.Options{
 		FS: o.FS, Dir: filepath.Join(o.Dir, namesFolder), Logger: o.Logger, Belongs: o.Belongs,
 		BeforeFlush: func() error { o.BeforeFlush(); return nil },
 		MaxFresh:    namesInMemory, MaxFreshBytes: nameBytesInMemory,
-	})
-	if err != nil {
-		return nil, err
+	}}
+	if list, err := names.Open(d.opt); err != nil {
+		logger.Error("the names of categories and types cannot be listed until the next start", logkey.Error, err)
+		d.mark.Position = math.MaxInt64
+	} else {
+		d.list = list
+		// Only at its fence can the log be read again from there.
+		d.mark = list.Mark()
+		d.mark.Position = d.mark.Fence
 	}
-	d := &dictionary{list: list}
-	// Only at its fence can the log be read again from there.
-	d.mark = list.Mark()
-	d.mark.Position = d.mark.Fence
 	d.settled = d.mark.Position
-	return d, nil
+	return d
 }
 
 // has reports whether the name with a hash is known to be there.
@@ -116,6 +125,9 @@ func (d *dictionary) settle() error {
 // settleLocked adds more names than those that wait. It runs under listMu. After an error, as of a
 // disk without room, all of them wait again: names are not worth the end of a node.
 func (d *dictionary) settleLocked(more []string) error {
+	if d.list == nil {
+		return nil
+	}
 	d.mu.Lock()
 	due, bytes, mark, settled := append(d.pending, more...), d.bytes, d.mark, d.settled
 	d.pending, d.bytes, d.settled = nil, 0, mark.Position
@@ -157,7 +169,7 @@ func (d *dictionary) bring(more []string) error {
 func (d *dictionary) flush() error {
 	d.listMu.Lock()
 	defer d.listMu.Unlock()
-	if err := d.settleLocked(nil); err != nil {
+	if err := d.settleLocked(nil); err != nil || d.list == nil {
 		return err
 	}
 	return d.list.Flush()
@@ -169,7 +181,7 @@ func (d *dictionary) unlessBusy(do func() error) error {
 		return nil
 	}
 	defer d.listMu.Unlock()
-	if err := d.settleLocked(nil); err != nil {
+	if err := d.settleLocked(nil); err != nil || d.list == nil {
 		return err
 	}
 	return do()
@@ -179,6 +191,9 @@ func (d *dictionary) unlessBusy(do func() error) error {
 func (d *dictionary) close() error {
 	d.listMu.Lock()
 	defer d.listMu.Unlock()
+	if d.list == nil {
+		return nil
+	}
 	return d.list.Close()
 }
 
@@ -188,6 +203,9 @@ func (d *dictionary) close() error {
 func (d *dictionary) clear(count func(hash uint64) (int64, error)) error {
 	d.listMu.Lock()
 	defer d.listMu.Unlock()
+	if d.list == nil {
+		return d.opt.FS.RemoveAll(d.opt.Dir)
+	}
 	d.mu.Lock()
 	d.generation.Add(1)
 	for i := range d.seen {
@@ -216,10 +234,13 @@ func (d *dictionary) count(kind label.Kind) int64 {
 	return d.list.Count(nameOf(kind, ""))
 }
 
-// page returns up to count names of a kind that begin with a prefix and come after one.
+// page returns up to count names of a kind that begin with a prefix and come after one. It fails
+// with *event.IndexBuilding, too, while the list cannot take what waits, as on a full disk.
 func (d *dictionary) page(kind label.Kind, prefix, after string, count int) (found []string, err error) {
 	if err := d.settle(); err != nil {
-		return nil, err
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return nil, errors.Join(&event.IndexBuilding{Done: d.settled, Total: d.mark.Position}, err)
 	}
 	if after != "" {
 		after = nameOf(kind, after)
@@ -239,7 +260,8 @@ type Name struct {
 
 // Names returns up to count names of a kind, label.Category or label.Type, in order: those that
 // begin with a prefix and come after another one ("": from the first). next is where the next page
-// begins, "" when there is none. Its error is *event.IndexBuilding while the index lacks events.
+// begins, "" when there is none. Its error is *event.IndexBuilding while the index lacks events, and
+// event.ErrNoNames when they cannot be listed until the next start.
 func (x *Index) Names(ctx context.Context, kind label.Kind, prefix, after string, count int) (page []Name, next string, err error) {
 	current, err := x.countable()
 	if err != nil {
@@ -271,6 +293,9 @@ func (x *Index) Names(ctx context.Context, kind label.Kind, prefix, after string
 
 // countable returns the index if it, and the dictionary, have all of the log that readers see.
 func (x *Index) countable() (*index.Index, error) {
+	if x.names.list == nil {
+		return nil, event.ErrNoNames
+	}
 	end := x.o.Tail().End
 	current := x.covering(end)
 	if current == nil {
@@ -301,7 +326,7 @@ func (x *Index) Kinds() (kinds [4]Kind, malformed int64) {
 	for i := range kinds {
 		kind := label.Category + label.Kind(i)
 		kinds[i] = Kind{kind.String(), shares[kind].Hashes, shares[kind].Entries}
-		if i < 2 {
+		if i < 2 && x.names.list != nil {
 			kinds[i].Keys = x.names.count(kind)
 		}
 	}
