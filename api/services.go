@@ -216,8 +216,8 @@ type Operations interface {
 // event.ErrNotReady.
 type Index interface {
 	IndexStatus() (IndexStatus, error)
-	// IndexNames lists categories or types. It fails with *event.IndexBuilding and event.ErrNoNames,
-	// too.
+	// IndexNames lists categories or types. It fails with *event.IndexBuilding and
+	// event.ErrNoNames, too.
 	IndexNames(ctx context.Context, r IndexNamesRead) (IndexNamesPage, error)
 	// RebuildIndex begins to make the index again. It fails with event.ErrIndexBuilding while it is
 	// being made.

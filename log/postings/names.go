@@ -260,8 +260,8 @@ type Name struct {
 
 // Names returns up to count names of a kind, label.Category or label.Type, in order: those that
 // begin with a prefix and come after another one ("": from the first). next is where the next page
-// begins, "" when there is none. Its error is *event.IndexBuilding while the index lacks events, and
-// event.ErrNoNames when they cannot be listed until the next start.
+// begins, "" when there is none. Its error is *event.IndexBuilding while the index lacks events,
+// and event.ErrNoNames when they cannot be listed until the next start.
 func (x *Index) Names(ctx context.Context, kind label.Kind, prefix, after string, count int) (page []Name, next string, err error) {
 	current, err := x.countable()
 	if err != nil {
