@@ -211,6 +211,48 @@ func TestErasedNames(t *testing.T) {
 	closeLog(t, l)
 }
 
+// TestNamesDuringScavenge: names whose events come while those without any are dropped are listed.
+func TestNamesDuringScavenge(t *testing.T) {
+	const categories = 3000
+	l, m := mustOpen(t, testOptions(vfs.NewMem())), newModel()
+	some := func(completes bool, from, to int) testFrame {
+		var events []testEvent
+		for i := from; i < to; i++ {
+			events = append(events, ev(fmt.Sprintf("c%d-1", i), ""))
+		}
+		return m.frame(completes, events...)
+	}
+	write(t, l, some(true, 0, categories), some(false, 0, 1))
+	check.Equal(t, len(namesOf(t, l, label.Category, "", 1000)), categories)
+	_, err := l.Chunks.Rewrite(t.Context(), Rewrite{Keep: func(*Stored) bool { return false }})
+	check.Must(t, err)
+	swept := make(chan error, 1)
+	go func() {
+		swept <- l.postings.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return l.Chunks.Backs(e) }})
+	}()
+	isDone := false
+	for i := 1; !isDone && i < categories; i++ {
+		write(t, l, some(false, i, i+1))
+		if i%100 == 0 {
+			_, _, err := l.postings.Names(t.Context(), label.Category, "", "", 1)
+			check.NoError(t, err)
+		}
+		select {
+		case err := <-swept:
+			check.Must(t, err)
+			isDone = true
+		default:
+		}
+	}
+	if !isDone {
+		check.Must(t, <-swept)
+	}
+	allPosted(t, l)
+	countNames(t, l, 1000)
+	check.Must(t, l.postings.Close())
+	check.Is(t, l.postings.Scavenge(t.Context(), index.ScavengeOptions{}), event.ErrClosed)
+}
+
 // TestNamesOfLargeWrites: one write may bring more names than wait for the list at other times.
 func TestNamesOfLargeWrites(t *testing.T) {
 	mem := vfs.NewMem()

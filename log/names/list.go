@@ -247,20 +247,9 @@ func (l *List) Flush() error {
 	return l.flush()
 }
 
-// Keep drops the names for which keep returns false: no file has them when it returns. An error of
-// keep leaves the list as it was. The memory of a name is only valid during the call.
-func (l *List) Keep(keep func(name []byte) (bool, error)) error {
-	var dropped bool
-	var err error
-	l.ByName("", "", func(name []byte) bool {
-		var ok bool
-		ok, err = keep(name)
-		dropped = dropped || !ok
-		return err == nil && ok
-	})
-	if err != nil || !dropped {
-		return err
-	}
+// Keep drops the names for which keep returns false: no file has them when it returns. The memory
+// of a name is only valid during the call.
+func (l *List) Keep(keep func(name []byte) bool) error {
 	if err := l.opt.BeforeFlush(); err != nil {
 		return err
 	}
@@ -273,7 +262,7 @@ func (l *List) Keep(keep func(name []byte) (bool, error)) error {
 	old := l.segments
 	l.segments, l.fresh, l.last = left.segments, fresh{}, part{}
 	l.mu.Unlock()
-	err = l.save()
+	err := l.save()
 	for _, s := range old {
 		err = errors.Join(err, s.close())
 	}
@@ -284,7 +273,7 @@ func (l *List) Keep(keep func(name []byte) (bool, error)) error {
 }
 
 // collect writes the names to be kept to segments that nothing names yet.
-func (l *List) collect(parts []part, keep func(name []byte) (bool, error)) error {
+func (l *List) collect(parts []part, keep func(name []byte) bool) error {
 	write := func() error {
 		s, err := writeSegment(l.opt.FS, l.opt.Dir, 0, []part{l.fresh.part()})
 		if err != nil {
@@ -297,10 +286,7 @@ func (l *List) collect(parts []part, keep func(name []byte) (bool, error)) error
 		for offset := uint64(0); offset < uint64(len(p.entries)); {
 			name := p.at(offset)
 			offset += uint64(len(name) + 2*lengthSize)
-			if ok, err := keep(name); err != nil || !ok {
-				if err != nil {
-					return err
-				}
+			if !keep(name) {
 				continue
 			}
 			if len(l.fresh.offsets) >= l.opt.MaxFresh || len(l.fresh.entries) >= l.opt.MaxFreshBytes {

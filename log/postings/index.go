@@ -433,7 +433,7 @@ func (x *Index) Scavenge(ctx context.Context, o index.ScavengeOptions) error {
 		}
 	}
 	if x.covering(x.o.Tail().End) == current.Index {
-		err := x.names.clear(func(hash uint64) (int64, error) {
+		err := x.names.sweep(func(hash uint64) (int64, error) {
 			n, err := current.Count(hash)
 			return n, errors.Join(err, context.Cause(ctx))
 		})
@@ -442,7 +442,7 @@ func (x *Index) Scavenge(ctx context.Context, o index.ScavengeOptions) error {
 		}
 	}
 	// A name without postings may have events that the index lacks.
-	err := x.names.clear(nil)
+	err := x.names.clear()
 	x.behind()
 	return err
 }

@@ -29,6 +29,10 @@ const (
 	namesSeen = 1 << 15
 	// namesLook bounds the names that one page looks at, those without events included.
 	namesLook = 20_000
+	// sweepSlice names are counted in one go, which takes milliseconds.
+	sweepSlice = 1 << 8
+	// maxGone bounds what is remembered of names without events until they are dropped.
+	maxGone = 1 << 18
 )
 
 // dictionary has the names of all categories and types up to its mark. It may have names of which
@@ -43,7 +47,9 @@ type dictionary struct {
 	listMu sync.Mutex // held while the list changes, across input and output
 	// nil: it could not be opened, and there are no names until the next start. Then the mark is
 	// after every log, so that nothing waits for a list.
-	list *names.List
+	list     *names.List
+	gone     map[uint64]struct{} // hashes of names without events that sweep has come to
+	isClosed bool
 
 	mu      sync.Mutex // guards what follows; held for moments
 	mark    names.Mark // the list and pending have all before it
@@ -144,6 +150,7 @@ func (d *dictionary) settleLocked(more []string) error {
 // put has the list know names, and that it has all before a mark. It runs under listMu.
 func (d *dictionary) put(due []string, mark names.Mark) error {
 	for _, name := range due {
+		delete(d.gone, labelOf(name).Hash()) // It has an event again.
 		if d.list.Has(name) {
 			continue
 		}
@@ -191,40 +198,88 @@ func (d *dictionary) unlessBusy(do func() error) error {
 func (d *dictionary) close() error {
 	d.listMu.Lock()
 	defer d.listMu.Unlock()
+	d.isClosed = true
 	if d.list == nil {
 		return nil
 	}
 	return d.list.Close()
 }
 
-// clear drops the names of which the index has no event any more; with a nil count all, to be read
-// from the log again. What is being added meanwhile is not lost: add leaves out what was asked for
-// before this.
-func (d *dictionary) clear(count func(hash uint64) (int64, error)) error {
+// clear drops all names, to be read from the log again.
+func (d *dictionary) clear() error {
 	d.listMu.Lock()
 	defer d.listMu.Unlock()
 	if d.list == nil {
 		return d.opt.FS.RemoveAll(d.opt.Dir)
 	}
+	d.forget()
 	d.mu.Lock()
+	d.mark, d.pending, d.bytes, d.settled = names.Mark{}, nil, 0, 0
+	d.mu.Unlock()
+	return d.list.Clear()
+}
+
+// forget has no name be known to be there. What is being added meanwhile is not lost: add leaves
+// out what was asked for before this.
+func (d *dictionary) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.generation.Add(1)
 	for i := range d.seen {
 		d.seen[i].Store(0)
 	}
-	if count == nil {
-		d.mark, d.pending, d.bytes, d.settled = names.Mark{}, nil, 0, 0
+}
+
+// sweep drops the names of which the index has no event any more. Others may use the list between
+// its slices.
+func (d *dictionary) sweep(count func(hash uint64) (int64, error)) error {
+	d.listMu.Lock()
+	defer d.listMu.Unlock()
+	if d.list == nil {
+		return d.opt.FS.RemoveAll(d.opt.Dir)
 	}
-	d.mu.Unlock()
-	if count == nil {
-		return d.list.Clear()
-	}
+	d.forget()
+	d.gone = map[uint64]struct{}{}
+	defer func() { d.gone = nil }()
 	if err := d.settleLocked(nil); err != nil {
 		return err
 	}
-	return d.list.Keep(func(name []byte) (bool, error) {
-		n, err := count(labelOf(string(name)).Hash())
-		return n > 0, err
-	})
+	for last := ""; ; {
+		slice := make([]string, 0, sweepSlice)
+		d.list.ByName("", last, func(name []byte) bool {
+			slice = append(slice, string(name))
+			return len(slice) < sweepSlice
+		})
+		for _, last = range slice {
+			hash := labelOf(last).Hash()
+			n, err := count(hash)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				d.gone[hash] = struct{}{}
+			}
+		}
+		isDone := len(slice) < sweepSlice
+		if len(d.gone) >= maxGone || isDone && len(d.gone) > 0 {
+			err := d.list.Keep(func(name []byte) bool {
+				_, gone := d.gone[labelOf(string(name)).Hash()]
+				return !gone
+			})
+			if err != nil {
+				return err
+			}
+			clear(d.gone)
+		}
+		if isDone {
+			return nil
+		}
+		d.listMu.Unlock()
+		d.listMu.Lock()
+		if d.isClosed {
+			return event.ErrClosed
+		}
+	}
 }
 
 // count is how many names of a kind there are. Those that cannot be put into the list now, as on a
