@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // Check returns the mistakes in a loaded configuration for which a start would fail: certificates,
@@ -70,7 +70,7 @@ func certificateOption(c *config.Config, file string) string {
 
 // folderOrNothing refuses a path at which there is another thing than a folder.
 func folderOrNothing(path string) error {
-	switch info, err := os.Stat(path); {
+	switch info, err := vfs.OS.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:

@@ -44,14 +44,14 @@ type starved struct {
 	lines throttle.Lines[struct{}]
 }
 
-// openFilesPatiently makes the node's file systems wait for descriptors, and watches the one of
-// the log and the index. What waits for a descriptor is watched as what waits for a
-// disk: a leader that cannot work hands over.
+// openFilesPatiently makes the node's file system wait for descriptors, and watches it for the log
+// and the index. What waits for a descriptor is watched as what waits for a
+// disk: a leader that cannot work hands over. Replication watches its own operations.
 func (n *Node) openFilesPatiently() {
 	n.starved.lines.Every = logStarvationEvery
 	p := vfs.Patience{Context: n.running, Waiting: n.starve}
-	n.opts.FS = vfs.NewWatched(vfs.NewPatient(n.opts.FS, p), n.disk)
-	n.files = vfs.NewPatient(vfs.OS, p)
+	n.files = vfs.NewPatient(n.opts.FS, p)
+	n.opts.FS = vfs.NewWatched(n.files, n.disk)
 	n.opts.Stats.CounterFunc("annals_open_files_exhausted_total", "Times a file could not be opened because too many were open. It was tried again.",
 		func() float64 { return float64(n.starved.times.Load()) })
 }

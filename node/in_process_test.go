@@ -17,8 +17,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/network"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -117,36 +119,33 @@ func sockets(t *testing.T) (n int) {
 	return n
 }
 
-// TestInProcess: whole nodes run in virtual time, with a network that is not the system's.
+// TestInProcess: whole nodes run in virtual time, on disks and a network that are not the system's.
+// After a restart everything is still there.
 func TestInProcess(t *testing.T) {
-	for _, size := range []int{1, 3} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			before := sockets(t)
-			synctest.Test(t, func(t *testing.T) { inProcess(t, size, before) })
-		})
+	for _, store := range []config.LogStore{config.LogStoreBoltDB, config.LogStoreWal} {
+		for _, size := range []int{1, 3} {
+			t.Run(fmt.Sprint(store, size), func(t *testing.T) {
+				temp, before := t.TempDir(), sockets(t)
+				t.Setenv("TMPDIR", temp)
+				synctest.Test(t, func(t *testing.T) {
+					inProcess(t, size, store, func() { check.Equal(t, sockets(t), before, "sockets") })
+				})
+				check.MustBe(t, check.Err(os.Stat(inProcessDir)), os.ErrNotExist)
+				check.Equal(t, len(check.Value(os.ReadDir(temp)).Must(t)), 0, "temporary files")
+			})
+		}
 	}
 }
 
-func inProcess(t *testing.T, size, sockets0 int) {
+const inProcessDir = "/in-process"
+
+func inProcess(t *testing.T, size int, store config.LogStore, running func()) {
 	w := &pipes{at: map[string]*pipeListener{}}
 	client := &http.Client{Transport: &http.Transport{DialContext: network.DialContext(w), DisableKeepAlives: true}}
-	var seeds []string
-	for i := range size {
-		seeds = append(seeds, fmt.Sprintf("127.0.0.1:%d", 1112+i))
-	}
-	var nodes []*node.Node
-	for i := range size {
-		o := options(filepath.Join("/in-process", fmt.Sprint(i)))
-		o.Network = w
-		o.Config.MemDb, o.Config.Insecure, o.Config.NodePort = true, true, 2113+i
-		if size > 1 {
-			o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipSeed = size, 1112+i, seeds
-		}
-		nodes = append(nodes, open(t, o))
-	}
 	do := func(n *node.Node, method, path, body string) (int, string) {
 		r := check.Value(http.NewRequestWithContext(t.Context(), method, n.URL()+path, strings.NewReader(body))).Must(t)
 		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json")
 		r.Header.Set("ES-EventType", "t")
 		r.Header.Set("ES-EventId", uuid.NewString())
 		answer, err := client.Do(r)
@@ -157,27 +156,70 @@ func inProcess(t *testing.T, size, sockets0 int) {
 		text := check.Value(io.ReadAll(answer.Body)).Must(t)
 		return answer.StatusCode, string(text)
 	}
-	began := time.Now()
-	for _, n := range nodes {
-		for {
-			status, body := do(n, "GET", "/health/ready", "")
-			if status == 204 {
-				break
-			}
-			if time.Since(began) > time.Minute {
+	var seeds []string
+	var disks []vfs.FS
+	for i := range size {
+		seeds = append(seeds, fmt.Sprintf("127.0.0.1:%d", 1112+i))
+		disks = append(disks, vfs.NewMem())
+	}
+	nodes := make([]*node.Node, size)
+	start := func(i int) {
+		o := options(filepath.Join(inProcessDir, fmt.Sprint(i)))
+		o.Network, o.FS = w, disks[i]
+		o.Config.Insecure, o.Config.NodePort, o.Config.RaftLogStore, o.Config.EnableUnixSocket = true, 2113+i, store, true
+		if size > 1 {
+			o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipSeed = size, 1112+i, seeds
+		}
+		nodes[i] = open(t, o)
+	}
+	ready := func() {
+		for began, i := time.Now(), 0; i < size; {
+			status, body := do(nodes[i], "GET", "/health/ready", "")
+			switch {
+			case status == 204:
+				i++
+			case time.Since(began) > time.Minute:
 				t.Fatal(status, body)
+			default:
+				time.Sleep(100 * time.Millisecond)
 			}
-			time.Sleep(100 * time.Millisecond)
 		}
 	}
-	for i := range 30 {
-		if status, body := do(nodes[i%size], "POST", "/streams/s", `{"n":1}`); status != 201 {
+	write := func(at int) {
+		if status, body := do(nodes[at%size], "POST", "/streams/s", fmt.Sprint(at)); status != 201 {
 			t.Fatal(status, body)
 		}
 	}
-	check.Equal(t, sockets(t), sockets0, "sockets")
+	for i := range size {
+		start(i)
+	}
+	ready()
+	const events = 20
+	for i := range events {
+		write(i)
+	}
+	running()
+	for i := range size { // one after the other, then all at once
+		check.NoError(t, nodes[i].Close())
+		start(i)
+		ready()
+		write(events + i)
+	}
 	for _, n := range nodes {
 		check.NoError(t, n.Close())
 	}
+	for i := range size {
+		start(i)
+	}
+	ready()
+	for _, n := range nodes {
+		for i := range events + size {
+			if status, body := do(n, "GET", fmt.Sprint("/streams/s/", i), ""); status != 200 || body != fmt.Sprint(i) {
+				t.Errorf("event %d: %d %s", i, status, body)
+			}
+		}
+		check.NoError(t, n.Close())
+	}
+	running()
 	time.Sleep(time.Minute) // memberlist's last probe
 }

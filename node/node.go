@@ -39,7 +39,7 @@ import (
 type Node struct {
 	opts    Options
 	fs      vfs.FS // as that of opts, which is watched; for what may hang without the node
-	files   vfs.FS // of the operating system, as patient as those of opts
+	files   vfs.FS // as patient as that of opts, and not watched
 	network network.Network
 	config  *config.Config
 	logger  hclog.Logger
@@ -224,7 +224,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.scavenge.start()
 	n.owned.Go(func() { n.backUp(n.running) })
-	if n.config.EnableUnixSocket && !n.config.MemDb && n.opts.Network == nil {
+	if n.config.EnableUnixSocket && !n.config.MemDb && n.opts.Network == nil && vfs.IsOS(n.fs) {
 		if err := n.redact.listen(n); err != nil {
 			return err
 		}

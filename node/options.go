@@ -24,7 +24,10 @@ type Options struct {
 	// acknowledged: a failed write or sync. It should end the process. The default panics.
 	OnFatal func(error)
 
-	FS vfs.FS // of the log and the index; default: the real one, or memory with MemDb
+	// FS is where everything lies that the node keeps; default: the real one, or memory with MemDb.
+	// The local socket and the certificate of a node for development are on the real one only, and
+	// left out with another.
+	FS vfs.FS
 
 	// Network is what the node listens and dials by, whatever for; default: TCP. With another one
 	// the node has no local socket.
@@ -56,7 +59,9 @@ type Options struct {
 	// ClosePatience is how long Close waits, once a disk hangs; default 25 s, as long as a replica
 	// may take to close.
 	ClosePatience time.Duration
-	// the clock by which events are written and ages are judged, default time.Now
+	// Now is the clock of this node's machine, by which events are written, ages and certificates
+	// are judged and schedules are kept; default time.Now. It may be wrong, and it may be set while
+	// the node runs. What merely takes time is measured without it.
 	Now func() time.Time
 	// DiskReserve is how many free bytes the node keeps on its volume by refusing writes; default
 	// 128 MiB.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -17,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/internal/localsocket"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node/serve"
 )
 
@@ -82,9 +81,7 @@ func (r *redacting) close() (err error) {
 		err = r.socket.Close()
 		r.owned.Wait()
 		// The listener removes it as well.
-		if e := os.Remove(r.path); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
+		err = errors.Join(err, vfs.RemoveIfThere(vfs.OS, r.path))
 	}
 	r.service.Close()
 	return err

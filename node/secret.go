@@ -19,17 +19,17 @@ type peerSecret struct {
 
 // openSecret settles it. Without certificates all nodes are on one machine, and any process of it
 // reaches the port between them; by that port a node acts for the system, whatever users and access
-// lists say.
+// lists say. What only exists in memory, network included, no other process reaches.
 func (n *Node) openSecret() error {
 	c := n.config
-	if c.ClusterSize == 1 || c.Insecure || n.security != nil || n.http == nil {
+	if c.ClusterSize == 1 || c.Insecure || n.security != nil || n.http == nil || c.MemDb && n.opts.Network != nil {
 		return nil
 	}
-	if n.fs == vfs.OS {
-		if err := vfs.MkdirAllSync(n.fs, c.Db); err != nil {
+	if !c.MemDb {
+		if err := vfs.MkdirAllSync(n.files, c.Db); err != nil {
 			return fmt.Errorf("secret between nodes: %w", err)
 		}
-		s, why, err := peersecret.Settle(c.Db)
+		s, why, err := peersecret.Settle(n.files, c.Db)
 		switch {
 		case err == nil && why == nil:
 			n.secret.Secret = s
@@ -39,7 +39,7 @@ func (n *Node) openSecret() error {
 				"the nodes that had a copy, while they are stopped", logkey.File, s.File(), logkey.Reason, why)
 			n.secret.Secret = s
 			return nil
-		case !errors.Is(err, peersecret.ErrShared):
+		case !errors.Is(err, vfs.ErrShared):
 			return fmt.Errorf("secret between nodes: %w", err)
 		}
 		// Some volumes have permissions of their own for all files.

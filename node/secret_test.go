@@ -12,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node/serve"
 	"github.com/annalsdb/annals/replication/peersecret"
 )
@@ -73,7 +74,7 @@ func TestSecretThatWasRead(t *testing.T) {
 	var lines bytes.Buffer
 	o := Options{Config: config.Default(), Logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}
 	o.Config.ClusterSize, o.Config.Db = 3, t.TempDir()
-	before, _, err := peersecret.Settle(o.Config.Db)
+	before, _, err := peersecret.Settle(vfs.OS, o.Config.Db)
 	check.Must(t, err)
 	check.Must(t, os.Chmod(before.File(), 0o644))
 	n := newNode(o)

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication/gossip"
 )
 
@@ -29,7 +29,7 @@ func (n *Node) openSecurity() error {
 	if err != nil {
 		return err
 	}
-	n.security = newCertificates(certs.NewStore(set, certs.StoreOptions{DNSName: n.clusterName()}), n.opts.Stats, n.logger)
+	n.security = newCertificates(certs.NewStore(set, certs.StoreOptions{DNSName: n.clusterName(), Now: n.opts.Now}), n.opts.Stats, n.logger)
 	n.security.report(set.Warnings)
 	return nil
 }
@@ -86,12 +86,12 @@ const developmentAuthority = "dev-ca"
 
 // developmentCertificate makes a certificate for this machine.
 func (n *Node) developmentCertificate() (*certs.Set, error) {
-	if n.config.MemDb {
+	if n.config.MemDb || !vfs.IsOS(n.fs) {
 		return certs.Temporary()
 	}
 	dir := filepath.Join(n.config.Db, developmentAuthority)
 	var authority *certs.Authority
-	_, err := os.Stat(filepath.Join(dir, certs.AuthorityCertificateFile))
+	_, err := vfs.OS.Stat(filepath.Join(dir, certs.AuthorityCertificateFile))
 	switch {
 	case err == nil:
 		authority, err = certs.LoadAuthority(dir)

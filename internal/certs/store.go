@@ -16,6 +16,7 @@ type StoreOptions struct {
 	// DNSName is the name by which members find each other, if they do so by DNS. A
 	// peer's certificate may be issued for it in place of the host dialled.
 	DNSName string
+	Now     func() time.Time // the clock that certificates are judged by, default time.Now
 }
 
 // A Store holds the certificates in force. Its methods may be called
@@ -27,6 +28,9 @@ type Store struct {
 
 // NewStore returns a Store with a Set in force.
 func NewStore(set *Set, o StoreOptions) *Store {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	s := &Store{opts: o}
 	s.current.Store(set)
 	return s
@@ -52,7 +56,7 @@ func (s *Store) Server() *tls.Config {
 			// say more.
 			ClientAuth: tls.RequireAnyClientCert,
 			VerifyConnection: func(state tls.ConnectionState) error {
-				return set.verifyNode(state.PeerCertificates, time.Now())
+				return set.verifyNode(state.PeerCertificates, s.opts.Now())
 			},
 			SessionTicketsDisabled: true,
 		}
@@ -84,7 +88,7 @@ func (s *Store) Client(host string) *tls.Config {
 
 // verifyServer checks that the other side is the node that was dialled.
 func (s *Store) verifyServer(presented []*x509.Certificate, host string) error {
-	if err := s.Current().verifyNode(presented, time.Now()); err != nil {
+	if err := s.Current().verifyNode(presented, s.opts.Now()); err != nil {
 		return err
 	}
 	leaf := presented[0]
@@ -118,7 +122,7 @@ func (s *Store) PublicServer() *tls.Config {
 				if len(presented) == 0 {
 					return nil
 				}
-				now := time.Now()
+				now := s.opts.Now()
 				node := set.verifyNode(presented, now) == nil
 				if err := set.verify(presented, now, x509.ExtKeyUsageClientAuth); err != nil && !node {
 					return err

@@ -62,6 +62,7 @@ func TestConformance(t *testing.T) {
 		"read only":         testReadOnly,
 		"map":               testMap,
 		"stat":              testStat,
+		"private":           testPrivate,
 		"concurrent ranges": testConcurrent,
 	}
 	for system, open := range systems(t) {
@@ -442,4 +443,44 @@ func testConcurrent(t *testing.T, fsys vfs.FS, dir string) {
 		}
 	}
 	wantContent(t, fsys, name, string(want))
+}
+
+func testPrivate(t *testing.T, fsys vfs.FS, dir string) {
+	private, shared := filepath.Join(dir, "private"), filepath.Join(dir, "shared")
+	f, err := fsys.CreatePrivate(private)
+	ok(t, err)
+	write(t, f, "secret", 0)
+	ok(t, f.Sync())
+	ok(t, f.Close())
+	wantIs(t, check.Err(fsys.CreatePrivate(private)), fs.ErrExist)
+	check.Equal(t, check.Value(fsys.Stat(private)).Must(t).Mode().Perm(), 0o600, "permissions")
+	f, err = fsys.OpenPrivate(private)
+	ok(t, err)
+	data := make([]byte, 6)
+	ok(t, vfs.ReadFull(f, data, 0))
+	check.Equal(t, string(data), "secret")
+	check.Fails(t, check.Err(f.WriteAt(data, 0)), "written by a handle for reading")
+	ok(t, f.Close())
+	put(t, fsys, shared, "")
+	wantIs(t, check.Err(fsys.OpenPrivate(shared)), vfs.ErrShared)
+	wantIs(t, check.Err(fsys.OpenPrivate(filepath.Join(dir, "missing"))), fs.ErrNotExist)
+	check.Fails(t, check.Err(fsys.OpenPrivate(dir)), "opened a folder")
+	ok(t, fsys.Rename(private, shared)) // It stays private.
+	f, err = fsys.OpenPrivate(shared)
+	ok(t, err)
+	ok(t, f.Close())
+}
+
+func TestIsOS(t *testing.T) {
+	for name, c := range map[string]struct {
+		fsys vfs.FS
+		want bool
+	}{
+		"os":            {vfs.OS, true},
+		"memory":        {vfs.NewMem(), false},
+		"wrapped os":    {vfs.NewWatched(vfs.NewPatient(vfs.NewCounting(vfs.OS), vfs.Patience{}), new(hang.Watch)), true},
+		"wrapped again": {vfs.NewPatient(vfs.NewCrashMem(), vfs.Patience{}), false},
+	} {
+		check.Equal(t, vfs.IsOS(c.fsys), c.want, name)
+	}
 }

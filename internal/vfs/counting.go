@@ -31,7 +31,7 @@ func (c *Counting) note(op *call, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch op.Kind {
-	case OpCreate, OpOpen, OpOpenReadWrite:
+	case OpCreate, OpOpen, OpOpenReadWrite, OpCreatePrivate, OpOpenPrivate:
 		if err == nil {
 			c.open[op.handle] = op.Name
 		}

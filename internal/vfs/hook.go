@@ -14,6 +14,8 @@ const (
 	OpCreate        Kind = "create"
 	OpOpen          Kind = "open"
 	OpOpenReadWrite Kind = "openreadwrite"
+	OpCreatePrivate Kind = "createprivate"
+	OpOpenPrivate   Kind = "openprivate"
 	OpRemove        Kind = "remove"
 	OpRemoveAll     Kind = "removeall"
 	OpRename        Kind = "rename"
@@ -39,7 +41,7 @@ const (
 // Mutates reports whether the operation changes files or names, or makes changes durable.
 func (k Kind) Mutates() bool {
 	switch k {
-	case OpCreate, OpRemove, OpRemoveAll, OpRename, OpMkdirAll, OpSyncDir, OpLock, OpWrite, OpTruncate, OpSync:
+	case OpCreate, OpCreatePrivate, OpRemove, OpRemoveAll, OpRename, OpMkdirAll, OpSyncDir, OpLock, OpWrite, OpTruncate, OpSync:
 		return true
 	default:
 		return false
@@ -101,6 +103,17 @@ func (h *hooked) Open(name string) (File, error)   { return h.open(OpOpen, name,
 func (h *hooked) OpenReadWrite(name string) (File, error) {
 	return h.open(OpOpenReadWrite, name, h.inner.OpenReadWrite)
 }
+
+func (h *hooked) CreatePrivate(name string) (File, error) {
+	return h.open(OpCreatePrivate, name, h.inner.CreatePrivate)
+}
+
+func (h *hooked) OpenPrivate(name string) (File, error) {
+	return h.open(OpOpenPrivate, name, h.inner.OpenPrivate)
+}
+
+// within is the file system below.
+func (h *hooked) within() FS { return h.inner }
 
 func (h *hooked) named(kind Kind, name string, do func(string) error) error {
 	return h.hook(&call{Op: Op{Kind: kind, Name: name}}, func() error { return do(name) })

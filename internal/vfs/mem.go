@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -60,6 +61,8 @@ type node struct {
 	links  int  // 1 while the node has a name
 	opens  int  // handles and locks
 	locked bool // by Lock
+	// made by CreatePrivate; does not change
+	private bool
 
 	fileData
 }
@@ -171,6 +174,40 @@ func (m *Mem) findOrMake(name string) (*node, error) {
 		return nil, syscall.EISDIR
 	}
 	return n, nil
+}
+
+// CreatePrivate implements FS.
+func (m *Mem) CreatePrivate(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, base, err := m.parent(name)
+	if err == nil && dir.entries[base] != nil {
+		err = syscall.EEXIST
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	n := &node{private: true}
+	m.apply(&dirOp{changes: []nameChange{{dir: dir, name: base, to: n}}})
+	return m.handle(n, name, true), nil
+}
+
+// OpenPrivate implements FS. There is one user.
+func (m *Mem) OpenPrivate(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.walk(components(name))
+	switch {
+	case err != nil:
+	case n.isDir():
+		return nil, fmt.Errorf("%s is not a file", name)
+	case !n.private:
+		err = ErrShared
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return m.handle(n, name, false), nil
 }
 
 // Open implements FS.
@@ -391,9 +428,13 @@ func (m *Mem) Stat(name string) (fs.FileInfo, error) {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
 	}
 	info := &memInfo{name: filepath.Base(name), mode: filePerm}
-	if n.isDir() {
+	switch {
+	case n.isDir():
 		info.mode = fs.ModeDir | dirPerm
-	} else {
+	case n.private:
+		info.mode = privatePerm
+		fallthrough
+	default:
 		info.size = n.length()
 	}
 	return info, nil

@@ -255,7 +255,7 @@ func (c *cloner) file(n *node) *node {
 	edits := n.pending
 	n.mu.Unlock()
 
-	f := &node{links: 1}
+	f := &node{links: 1, private: n.private}
 	f.blocks = base.blocks
 	f.size = base.size
 	for _, b := range f.blocks {

@@ -25,6 +25,8 @@ var OS FS = osFS{}
 const (
 	filePerm = 0o640
 	dirPerm  = 0o750
+	// of what is for this process's user alone
+	privatePerm = 0o600
 )
 
 type osFS struct{}
@@ -43,6 +45,56 @@ func openOS(name string, flags int) (File, error) {
 		return nil, err
 	}
 	return &osFile{f: f}, nil
+}
+
+func (osFS) CreatePrivate(name string) (File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, privatePerm)
+	if err != nil {
+		return nil, err
+	}
+	return &osFile{f: f}, nil
+}
+
+// OpenPrivate looks at what there is before it opens it: opening something that is not a file may
+// have effects. It does not wait where the name means a pipe by then, and judges what it has open.
+func (osFS) OpenPrivate(name string) (_ File, err error) {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", name)
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if info, err = f.Stat(); err != nil {
+		return nil, err
+	}
+	if err := private(info); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", name, ErrShared, err)
+	}
+	return &osFile{f: f}, nil
+}
+
+// private says why a file that is open is not this process's user's alone.
+func private(info fs.FileInfo) error {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || !info.Mode().IsRegular():
+		return errors.New("is not a file")
+	case owner.Uid != uint32(os.Geteuid()):
+		return fmt.Errorf("belongs to user %d, and this process to user %d", owner.Uid, os.Geteuid())
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("can be read by others: its permissions are %v", info.Mode().Perm())
+	}
+	return nil
 }
 
 func (osFS) Remove(name string) error             { return os.Remove(name) }

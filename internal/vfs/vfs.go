@@ -14,6 +14,9 @@ var ErrLocked = errors.New("locked by another process")
 // ErrNotMappable says that a file system cannot map files into memory. Callers fall back to ReadAt.
 var ErrNotMappable = errors.New("file cannot be mapped into memory")
 
+// ErrShared says that a file does not belong to this process's user alone.
+var ErrShared = errors.New("the file is not private to its user")
+
 // DirectAlign is the alignment in bytes of writes after Direct.
 const DirectAlign = 4096
 
@@ -26,6 +29,12 @@ type FS interface {
 	Open(name string) (File, error)
 	// OpenReadWrite opens an existing file for reading and writing.
 	OpenReadWrite(name string) (File, error)
+	// CreatePrivate makes a file that no other user may read or write, for reading and writing. It
+	// fails with fs.ErrExist if there is anything of that name.
+	CreatePrivate(name string) (File, error)
+	// OpenPrivate opens an existing file for reading. It follows no link, and fails with ErrShared
+	// if the file is another user's, or if another user may read or write it.
+	OpenPrivate(name string) (File, error)
 	Remove(name string) error
 	// RemoveAll removes a file or folder with all it holds. It is not an error if there is none.
 	RemoveAll(name string) error
@@ -99,6 +108,18 @@ func ReadFull(f io.ReaderAt, b []byte, at int64) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// IsOS reports whether the files of a file system are those of the operating system, under the same
+// names, whatever is done to operations on their way there.
+func IsOS(fsys FS) bool {
+	for {
+		h, ok := fsys.(interface{ within() FS })
+		if !ok {
+			return fsys == OS
+		}
+		fsys = h.within()
+	}
 }
 
 // ErrNoLinks says that a file system gives files one name only.

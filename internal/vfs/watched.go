@@ -18,7 +18,7 @@ func NewWatched(inner FS, watch *hang.Watch) FS {
 	return &hooked{inner: inner, readsPass: true, hook: func(c *call, do func() error) error {
 		doing := string(c.Kind)
 		switch c.Kind {
-		case OpCreate, OpRemove, OpRename:
+		case OpCreate, OpCreatePrivate, OpRemove, OpRename:
 		case OpOpenReadWrite:
 			doing = "open"
 		case OpWrite, OpTruncate:

@@ -23,6 +23,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // FileName is the name of the file, in the data folder of a node. Others open no file of another
@@ -45,8 +47,9 @@ type ID [IDSize]byte
 
 // A Secret is that of one node. It does not change.
 type Secret struct {
-	key  [keySize]byte
-	file string
+	key   [keySize]byte
+	files vfs.FS // of this node
+	file  string
 }
 
 // fresh returns a secret that lies in no file yet.
@@ -77,22 +80,22 @@ func (s *Secret) Proves(code []byte, parts ...[]byte) bool { return hmac.Equal(c
 
 // Settle returns the secret of the node with a data folder, and makes one where there is none. One
 // that is damaged, or that others can read, is worth nothing: it is replaced, and why tells so.
-func Settle(dir string) (s *Secret, why, err error) {
+func Settle(files vfs.FS, dir string) (s *Secret, why, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, nil, err
 	}
 	file := filepath.Join(dir, FileName)
-	if s, err = read(file); err == nil {
+	if s, err = read(files, file); err == nil {
 		return s, nil, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		why = err
 	}
-	if err = fresh().write(file, why != nil); err != nil {
+	if err = fresh().write(files, file, why != nil); err != nil {
 		return nil, nil, err
 	}
 	// What is read counts: another process may have been first.
-	s, err = read(file)
+	s, err = read(files, file)
 	return s, why, err
 }
 
@@ -103,88 +106,62 @@ func Temporary() (s *Secret, remove func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	remove = func() error { return os.RemoveAll(dir) }
-	if s, _, err = Settle(dir); err != nil {
+	remove = func() error { return vfs.OS.RemoveAll(dir) }
+	if s, _, err = Settle(vfs.OS, dir); err != nil {
 		return nil, nil, errors.Join(err, remove())
 	}
 	return s, remove, nil
 }
 
 // write makes the file durable. Without replace, one that appears meanwhile stays.
-func (s *Secret) write(file string, replace bool) (err error) {
-	dir := filepath.Dir(file)
-	temp, err := os.CreateTemp(dir, FileName+"-*.tmp") // for its owner alone
+func (s *Secret) write(files vfs.FS, file string, replace bool) (err error) {
+	temp := file + "-" + rand.Text() + vfs.TempSuffix
+	f, err := files.CreatePrivate(temp)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if gone := os.Remove(temp.Name()); !errors.Is(gone, fs.ErrNotExist) {
-			err = errors.Join(err, gone)
-		}
-	}()
-	_, err = temp.WriteString(heading + hex.EncodeToString(s.key[:]) + "\n")
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+	defer func() { err = errors.Join(err, vfs.RemoveIfThere(files, temp)) }()
+	_, err = f.WriteAt([]byte(heading+hex.EncodeToString(s.key[:])+"\n"), 0)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if !replace {
-		err = os.Link(temp.Name(), file)
+		err = vfs.Link(files, temp, file)
 	}
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	case replace || err != nil: // There are file systems without links.
-		if err = os.Rename(temp.Name(), file); err != nil {
+		if err = files.Rename(temp, file); err != nil {
 			return err
 		}
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return files.SyncDir(filepath.Dir(file))
 }
-
-// ErrShared says that a file does not belong to this process's user alone.
-var ErrShared = errors.New("the file of a secret is not private to its user")
 
 // Other returns the secret of another node of this machine, in a file that the node has named. It
 // must be of this process's own user, and no other user may read it: otherwise another user could
 // have made it, named it, and know its content.
-func Other(file string) (*Secret, error) {
+func (s *Secret) Other(file string) (*Secret, error) {
 	if filepath.Base(file) != FileName || !filepath.IsAbs(file) {
 		return nil, fmt.Errorf("%q is not the path of a file %s", file, FileName)
 	}
-	if !tellsOwner {
-		return nil, errors.New("this system does not say who owns a file")
-	}
-	return read(file)
+	return read(s.files, file)
 }
 
-func read(file string) (*Secret, error) {
-	// Before it is opened: opening something that is not a file may have effects.
-	info, err := os.Lstat(file)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", file)
-	}
-	f, err := open(file)
+func read(files vfs.FS, file string) (*Secret, error) {
+	f, err := files.OpenPrivate(file)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	if info, err = f.Stat(); err != nil {
+	text := make([]byte, fileSize+1)
+	n, err := f.ReadAt(text, 0)
+	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if err := private(info); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", file, ErrShared, err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, fileSize+1))
-	if err != nil {
-		return nil, err
-	}
-	s := &Secret{file: file}
+	text = text[:n]
+	s := &Secret{files: files, file: file}
 	key, ok := bytes.CutPrefix(text, []byte(heading))
 	if ok = ok && int64(len(text)) == fileSize && key[2*keySize] == '\n'; ok {
 		_, err = hex.Decode(s.key[:], key[:2*keySize])

@@ -12,12 +12,13 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication/peersecret"
 )
 
 func settle(t *testing.T, dir string) *peersecret.Secret {
 	t.Helper()
-	s, why, err := peersecret.Settle(dir)
+	s, why, err := peersecret.Settle(vfs.OS, dir)
 	check.Must(t, err)
 	check.Must(t, why)
 	return s
@@ -37,7 +38,7 @@ func TestSettle(t *testing.T) {
 	check.Equal(t, info.Mode().Perm(), 0o600, info)
 	names := check.Value(os.ReadDir(dir)).Must(t)
 	check.Equal(t, len(names), 1, "the folder holds", names)
-	if other, err := peersecret.Other(first.File()); err != nil || other.ID() != first.ID() {
+	if other, err := first.Other(first.File()); err != nil || other.ID() != first.ID() {
 		t.Errorf("another node of the user reads %v, %v", other, err)
 	}
 	message := []byte("message")
@@ -53,7 +54,7 @@ func TestSettleTogether(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range ids {
 		all.Go(func() {
-			s, _, err := peersecret.Settle(dir)
+			s, _, err := peersecret.Settle(vfs.OS, dir)
 			if err != nil {
 				t.Error(err)
 				return
@@ -72,7 +73,8 @@ func TestSettleTogether(t *testing.T) {
 // TestNotASecret: a file that proves nothing is refused where another node names it, and replaced,
 // with the reason, where it is this node's.
 func TestNotASecret(t *testing.T) {
-	good := check.Value(os.ReadFile(settle(t, t.TempDir()).File())).Must(t)
+	reader := settle(t, t.TempDir())
+	good := check.Value(os.ReadFile(reader.File())).Must(t)
 	write := func(data string, permission os.FileMode) func(*testing.T, string) {
 		return func(t *testing.T, file string) {
 			check.Must(t, errors.Join(os.WriteFile(file, []byte(data), 0o600), os.Chmod(file, permission)))
@@ -112,8 +114,8 @@ func TestNotASecret(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, peersecret.FileName)
 			c.make(t, file)
-			check.Says(t, check.Err(peersecret.Other(file)), c.text, "read with")
-			s, why, err := peersecret.Settle(dir)
+			check.Says(t, check.Err(reader.Other(file)), c.text, "read with")
+			s, why, err := peersecret.Settle(vfs.OS, dir)
 			if err != nil || why == nil || !strings.Contains(why.Error(), c.text) {
 				t.Fatalf("settled with %v, %v", why, err)
 			}
@@ -121,7 +123,7 @@ func TestNotASecret(t *testing.T) {
 		})
 	}
 	for _, file := range []string{"peer-secret", "/etc/hostname", filepath.Join(t.TempDir(), peersecret.FileName)} {
-		check.Fails(t, check.Err(peersecret.Other(file)), file, "was taken")
+		check.Fails(t, check.Err(reader.Other(file)), file, "was taken")
 	}
 }
 
@@ -130,7 +132,7 @@ func TestTemporary(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, remove, err := peersecret.Temporary()
 	check.Must(t, err)
-	if other, err := peersecret.Other(s.File()); err != nil || other.ID() != s.ID() {
+	if other, err := s.Other(s.File()); err != nil || other.ID() != s.ID() {
 		t.Errorf("read %v, %v", other, err)
 	}
 	check.Must(t, remove())

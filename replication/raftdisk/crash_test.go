@@ -2,10 +2,6 @@ package raftdisk
 
 import (
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -16,79 +12,38 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// isBolt reports whether bbolt opens a file, past the file system.
-func isBolt(path string) bool { return strings.HasSuffix(path, ".db") }
+// acknowledged is what was so at a power cut.
+type acknowledged struct{ last, covers, term uint64 } // the last entry, the newest snapshot
 
-// moveToMemory copies a folder into memory, but for what bbolt opens.
-func moveToMemory(t *testing.T, to vfs.FS, dir string) {
-	t.Helper()
-	check.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || isBolt(path) {
-			return err
-		}
-		if d.IsDir() {
-			return vfs.MkdirAllSync(to, path)
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		f, err := to.Create(path)
-		if err != nil {
-			return err
-		}
-		check.Must(t, f.Truncate(int64(len(data)))) // What is zero in a segment stays a hole.
-		_, err = f.WriteAt([]byte(strings.TrimRight(string(data), "\x00")), 0)
-		check.Must(t, err)
-		check.Must(t, f.Sync())
-		check.Must(t, f.Close())
-		return to.SyncDir(filepath.Dir(path))
-	}))
-}
-
-// boltFiles reads what bbolt has on disk: each transaction is there when it returns.
-func boltFiles(t *testing.T, dir string) map[string][]byte {
-	t.Helper()
-	found := map[string][]byte{}
-	check.Must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && isBolt(path) {
-			found[path], err = os.ReadFile(path)
-		}
-		return err
-	}))
-	return found
-}
-
-// acknowledged is what was so at a power cut, with what bbolt had on disk by then.
-type acknowledged struct {
-	bolt         map[string][]byte
-	last, covers uint64 // the last entry, the newest snapshot
-}
-
-// Whenever the power fails, the acknowledged entries and snapshots are there at the next start, and
-// fit together.
+// Whenever the power fails, the acknowledged entries, votes and snapshots are there at the next
+// start, and fit together.
 func TestPowerCutBeforeAnyOperation(t *testing.T) {
-	t.Parallel()
-	o := testOptions(t.TempDir(), event.Tail{})
-	o.LogStore = Wal
-	makeState(t, o)
-	mem := vfs.NewCrashMem()
-	moveToMemory(t, mem, o.Dir)
+	for _, kind := range []LogStore{Wal, BoltDB} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			cutBeforeAnyOperation(t, kind)
+		})
+	}
+}
 
-	var last, covers uint64
-	disk := powercut.New(powercut.Options[acknowledged]{Mem: mem, More: 1, Note: func() acknowledged {
-		return acknowledged{boltFiles(t, o.Dir), last, covers}
-	}})
+func cutBeforeAnyOperation(t *testing.T, kind LogStore) {
+	o := testOptions("/data", event.Tail{})
+	o.LogStore = kind
+	var now acknowledged
+	disk := powercut.New(powercut.Options[acknowledged]{More: 1, Note: func() acknowledged { return now }})
+	check.Must(t, vfs.MkdirAllSync(disk, o.Dir))
 	o.Files = disk
 	s := check.Value(openTestState(t, o)).Must(t)
-	last = 1 // that names this node as the only voter
+	now.last = 1 // that names this node as the only voter
 	for index := uint64(2); index <= 13; index++ {
 		check.Must(t, s.Logs.StoreLog(&raft.Log{Index: index, Term: 1, Data: fmt.Appendf(nil, "entry %d", index)}))
-		last = index
+		now.last = index
 		if index%4 == 0 {
 			check.Must(t, s.Snapshots.publish(snapshotOf(t, s.ID, index, 1, event.Tail{})))
-			covers = index
+			now.covers = index
 			check.Must(t, s.Logs.DeleteRange(1, index-2))
+			check.Must(t, s.Stable.SetUint64(keyCurrentTerm, index))
+			now.term = index
 		}
 	}
 	check.Must(t, s.Mark(PulledFile))
@@ -97,15 +52,15 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 
 	cuts := disk.Cuts()
 	for _, cut := range cuts {
-		for path, data := range cut.Note.bolt {
-			check.Must(t, os.WriteFile(path, data, 0o600))
-		}
 		o.Files = cut.FS
 		s := check.Value(openTestState(t, o)).Must(t, cut.What)
 		check.NoError(t, check.Err(s.CheckStart(o.Log)), cut.What)
 		newest, _ := s.Snapshots.Newest()
 		if newest < cut.Note.covers {
 			t.Errorf("%s: the newest snapshot ends at %d, one that ends at %d was acknowledged", cut.What, newest, cut.Note.covers)
+		}
+		if term, err := s.Stable.GetUint64(keyCurrentTerm); err != nil || term < cut.Note.term {
+			t.Errorf("%s: the term is %d, %v, and %d was acknowledged", cut.What, term, err, cut.Note.term)
 		}
 		for index := max(newest+1, 2); index <= cut.Note.last; index++ {
 			var entry raft.Log

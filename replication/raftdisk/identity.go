@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -250,7 +249,7 @@ type votes interface {
 }
 
 // openVotes opens them, on disk with a function.
-func (o *Options) openVotes(path string, open func(files vfs.FS, path string, mmap int) (*raftboltdb.BoltStore, error)) (votes, error) {
+func (o *Options) openVotes(path string, open func(files vfs.FS, path string, mmap int) (boltStore, error)) (votes, error) {
 	if o.Memory != nil {
 		return memoryLog{o.Memory}, nil
 	}

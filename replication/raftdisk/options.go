@@ -19,8 +19,8 @@ type Log interface {
 // Options say where consensus state lies and what it is made with.
 type Options struct {
 	Dir string // the data directory; everything lies in its folder raft
-	// where that folder lies; default: the operating system, or memory. bbolt shares only its
-	// patience
+	// where that folder lies; default: the operating system, or memory. If it is the operating
+	// system bbolt shares only its patience
 	Files    vfs.FS
 	LogStore LogStore // kind of Raft log; default BoltDB
 

@@ -4,14 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -74,70 +71,6 @@ func kindOf(s LogStore) *logKind {
 func OpenBacking(dir string, s LogStore, logger hclog.Logger) (Backing, error) {
 	kind := kindOf(s)
 	return kind.open(vfs.OS, filepath.Join(dir, kind.name), logger)
-}
-
-// A second process on the same directory is kept out by the data directory's
-// own lock; the timeout only keeps a mistake from hanging for ever.
-const boltLockTimeout = 5 * time.Second
-
-// bbolt opens its files itself, by the operating system: what is asked of a bbolt file by name
-// goes past the file system that the rest of raft/ is given. Only the patience is that of files.
-//
-// openBolt opens or makes a bbolt file. A file is made only within a folder or
-// under a name that a crash leaves unfinished as a whole: bbolt cannot tell a
-// half-made file from a damaged one.
-func openBolt(files vfs.FS, path string, mmap int) (*raftboltdb.BoltStore, error) {
-	store, err := raftboltdb.New(raftboltdb.Options{
-		Path: path,
-		BoltOptions: &bbolt.Options{
-			Timeout: boltLockTimeout,
-			// With the defaults a file that once grew stays slow for ever: each
-			// commit would write the list of free pages, and search it linearly.
-			NoFreelistSync:  true,
-			FreelistType:    bbolt.FreelistMapType,
-			InitialMmapSize: mmap,
-			NoStatistics:    true,
-			OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
-				err = vfs.Patiently(files, func() (err error) {
-					f, err = os.OpenFile(name, flag, mode)
-					return err
-				})
-				return f, err
-			},
-		},
-		MsgpackUseNewTimeFormat: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	return store, nil
-}
-
-func openExistingBolt(files vfs.FS, path string, mmap int) (*raftboltdb.BoltStore, error) {
-	if _, err := os.Stat(path); err != nil {
-		return nil, err // bbolt would make an empty one
-	}
-	return openBolt(files, path, mmap)
-}
-
-// logMmap is mapped at once; otherwise bbolt would stop all readers to map the file again as it
-// grows.
-const logMmap = 1 << 30
-
-func openBoltLog(files vfs.FS, path string, _ hclog.Logger) (Backing, error) {
-	store, err := openExistingBolt(files, path, logMmap)
-	if err != nil {
-		return nil, err
-	}
-	return store, nil
-}
-
-func createBoltLog(files vfs.FS, path string) error {
-	store, err := openBolt(files, path, logMmap)
-	if err != nil {
-		return err
-	}
-	return store.Close()
 }
 
 // memoryLog is the Raft log of a database in memory, and holds its votes as well.

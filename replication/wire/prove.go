@@ -199,7 +199,7 @@ func (s *secrets) of(own *peersecret.Secret, c *challenge) (*peersecret.Secret, 
 	if known != nil {
 		return known, nil
 	}
-	read, err := peersecret.Other(c.file)
+	read, err := own.Other(c.file)
 	if err == nil && read.ID() != c.secret {
 		err = fmt.Errorf("%q holds another secret", c.file)
 	}

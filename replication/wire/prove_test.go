@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication/peersecret"
 )
 
@@ -20,7 +21,7 @@ var allKinds = []Kind{KindRaft, KindService, KindRelay, kindInstall, KindGossip,
 
 func secretIn(t testing.TB, dir string) *peersecret.Secret {
 	t.Helper()
-	s, _, err := peersecret.Settle(dir)
+	s, _, err := peersecret.Settle(vfs.OS, dir)
 	check.Must(t, err)
 	return s
 }
