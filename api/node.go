@@ -45,6 +45,8 @@ type Node struct {
 	Queries       *QueryMetrics  // counts queries; nil: they are not counted
 	LogRequests   bool           // one line for every request
 
+	Now func() time.Time // the clock by which events are written, default time.Now
+
 	WriteTimeout time.Duration // bounds the wait for a write
 	ReadTimeout  time.Duration // bounds a read, or one page of it, but not how long a poll waits
 
@@ -63,6 +65,9 @@ type Node struct {
 func (n *Node) EnsureDefaults() {
 	if n.Leases == nil {
 		n.Leases = NewLeases(n.Access)
+	}
+	if n.Now == nil {
+		n.Now = time.Now
 	}
 	if n.Logger == nil {
 		n.Logger = hclog.NewNullLogger()

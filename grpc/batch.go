@@ -216,7 +216,7 @@ func (b *batch) allowed(o *appendOptions) (time.Duration, error) {
 	case o.deadline == isDeadline && long.IsValid():
 		return min(most, long.AsDuration()), nil
 	case o.deadline == isDeadlineAt && at.IsValid():
-		return min(most, time.Until(at.AsTime())), nil
+		return min(most, at.AsTime().Sub(b.s.opts.Now())), nil
 	}
 	return most, invalid("the deadline is not valid")
 }

@@ -281,10 +281,16 @@ func TestBatchPartsInTime(t *testing.T) {
 	check.Equal(t, strings.Join(s.noted(), "; "), "s y", "writes")
 }
 
-// A write that is not decided in time is answered, however many others are in flight.
+// A write that is not decided in time, by the node's clock, is answered, however many others are in
+// flight.
 func TestBatchDeadlines(t *testing.T) {
 	s := newWriteStore(unanswered)
-	b := openBatch(t, writeClient(t, s, grpcapi.Options{Node: api.Node{WriteTimeout: time.Hour}}))
+	now := func() time.Time { return time.Now().Add(time.Hour) }
+	b := openBatch(t, writeClient(t, s, grpcapi.Options{Node: api.Node{WriteTimeout: time.Hour, Now: now}}))
+	passed := batchOptions("s", anyVersion)
+	passed.DeadlineOption = &streams.BatchAppendReq_Options_Deadline_21_10_0{Deadline_21_10_0: timestamppb.New(time.Now().Add(time.Hour / 2))}
+	b.send(batchOf(id(3), passed, "z"))
+	check.Equal(t, b.next(), id(3).GetString_()+" Timeout", "answer")
 	brief := batchOptions("s", anyVersion)
 	brief.DeadlineOption = &streams.BatchAppendReq_Options_Deadline{Deadline: durationpb.New(50 * time.Millisecond)}
 	b.send(batchOf(id(1), batchOptions("s", anyVersion), "x"), batchOf(id(2), brief, "y"))

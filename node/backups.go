@@ -52,8 +52,8 @@ func newBackupManager(n *Node) (*manager.Manager, error) {
 	o := manager.Options{
 		To: c.BackupTo, Keep: c.BackupKeep, InMemory: c.MemDb, FS: n.opts.FS, Dir: c.Db,
 		Records: n.store, MaxAge: c.ScavengeHistoryMaxAge, WriteTimeout: c.WriteTimeout,
-		Endpoint: n.endpoint,
-		Logger:   n.logger.Named("backup"), Stats: n.opts.Stats,
+		Endpoint: n.endpoint, Now: n.opts.Now,
+		Logger: n.logger.Named("backup"), Stats: n.opts.Stats,
 	}
 	var err error
 	if o.Schedule, err = cron.Parse(c.BackupSchedule); err != nil {
@@ -83,7 +83,7 @@ func BackupFolder(c *config.Config) string {
 
 func (n *Node) backupTarget() (backup.Target, error) {
 	if c := n.config; s3.IsURL(c.BackupTo) {
-		return s3.New(s3.Options{URL: c.BackupTo, Endpoint: c.BackupS3Endpoint, Network: n.opts.Network})
+		return s3.New(s3.Options{URL: c.BackupTo, Endpoint: c.BackupS3Endpoint, Network: n.opts.Network, Now: n.opts.Now})
 	}
 	return backup.NewFolder(n.fs, n.config.BackupTo), nil
 }

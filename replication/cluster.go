@@ -375,7 +375,7 @@ func (c *Cluster) View() event.ClusterView {
 	if !c.Started() {
 		return beginning(&c.self.opts)
 	}
-	s := viewInput{now: time.Now(), opts: &c.self.opts, own: c.status(), members: c.peers.members(), said: c.peers.all(), voters: make(map[string]bool)}
+	s := viewInput{now: c.self.opts.Now(), opts: &c.self.opts, own: c.status(), members: c.peers.members(), said: c.peers.all(), voters: make(map[string]bool)}
 	for _, server := range c.self.configuration().Servers {
 		s.voters[string(server.ID)] = server.Suffrage == raft.Voter
 	}

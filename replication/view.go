@@ -132,7 +132,7 @@ func epochID(cluster event.ID, term uint64) event.ID {
 // beginning is the view before the start: this node alone.
 func beginning(o *ClusterOptions) event.ClusterView {
 	return event.ClusterView{ServerHost: o.ClientHost, ServerPort: o.ClientPort, Members: []event.Member{{
-		Time: time.Now(), State: event.StateInitializing, Alive: true, ReadOnly: o.ReadOnly, Priority: o.Priority, Version: o.Version,
+		Time: o.Now(), State: event.StateInitializing, Alive: true, ReadOnly: o.ReadOnly, Priority: o.Priority, Version: o.Version,
 		HTTPHost: o.ClientHost, HTTPPort: o.ClientPort, LastCommit: -1, Writer: -1, Chaser: -1, EpochPosition: -1,
 	}}}
 }

@@ -472,7 +472,7 @@ func (t *tail) tick() {
 	quiet := time.Since(t.heard)
 	switch {
 	case len(t.x.Out) > 0:
-	case t.q.to.kind == placeTime && !t.q.backward && t.state == liveAtEnd && time.Now().UnixNano() > t.q.to.number:
+	case t.q.to.kind == placeTime && !t.q.backward && t.state == liveAtEnd && t.x.Node.Now().UnixNano() > t.q.to.number:
 		t.over("end", "to")
 	case t.scanned > t.told && quiet >= liveTick:
 		t.told = t.scanned

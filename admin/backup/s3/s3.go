@@ -50,8 +50,9 @@ type Options struct {
 	URL      string // s3://bucket/prefix
 	Endpoint string // URL of the store; empty: Amazon's, in AWS_REGION
 	Getenv   func(string) string
-	Retries  int             // of one request; default for about a minute
-	Network  network.Network // default: TCP
+	Retries  int              // of one request; default for about a minute
+	Network  network.Network  // default: TCP
+	Now      func() time.Time // default: time.Now
 }
 
 // Target is a place in an object store.
@@ -82,7 +83,7 @@ func New(o Options) (*Target, error) {
 		}
 	}
 	b := bucket.Options{
-		Endpoint: endpoint, Region: region, Name: u.Host, Retries: o.Retries,
+		Endpoint: endpoint, Region: region, Name: u.Host, Retries: o.Retries, Now: o.Now,
 		Key: key, Secret: secret, Token: o.Getenv("AWS_SESSION_TOKEN"),
 	}
 	if o.Network != nil {
