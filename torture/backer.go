@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 const (
@@ -31,6 +31,7 @@ const (
 // for backup sessions: it uses none of our code except the checksums.
 type backer struct {
 	worker
+	files  vfs.FS
 	dir    string
 	number int
 	copies []*databaseCopy
@@ -48,8 +49,8 @@ type databaseCopy struct {
 	known int64
 }
 
-func newBacker(l *load, dir string, rotten func(file string) bool) *backer {
-	b := &backer{worker: l.worker(backups), dir: dir, rotten: rotten}
+func newBacker(l *load, files vfs.FS, dir string, rotten func(file string) bool) *backer {
+	b := &backer{worker: l.worker(backups), files: files, dir: dir, rotten: rotten}
 	l.employ(b.turn)
 	return b
 }
@@ -65,12 +66,12 @@ func (b *backer) turn(ctx context.Context) time.Duration {
 		b.copies = append(b.copies, c)
 		if n := len(b.copies); n > keptBackups {
 			gone := b.rng.IntN(n - 1)
-			err = os.RemoveAll(b.copies[gone].dir)
+			err = b.files.RemoveAll(b.copies[gone].dir)
 			b.copies = slices.Delete(b.copies, gone, gone+1)
 		}
 	}
 	if err != nil && !errors.Is(err, errCut) {
-		b.find.add(kindBackup, "%s: %v", t.name, err)
+		b.find.add(kindBackup, "%s: %v", t.Name, err)
 	}
 	return b.pause(1000, 3000)
 }
@@ -79,8 +80,8 @@ func (b *backer) turn(ctx context.Context) time.Duration {
 var errCut = errors.New("the backup was cut short")
 
 // take copies the database of a node.
-func (b *backer) take(ctx context.Context, t target) (_ *databaseCopy, err error) {
-	c := &databaseCopy{node: t.name, known: b.hist.now(), files: map[string]string{}}
+func (b *backer) take(ctx context.Context, t Target) (_ *databaseCopy, err error) {
+	c := &databaseCopy{node: t.Name, known: b.hist.now(), files: map[string]string{}}
 	end, err := logEnd(ctx, b.http, t, true)
 	if err != nil {
 		c.known = -1
@@ -108,7 +109,7 @@ func (b *backer) take(ctx context.Context, t target) (_ *databaseCopy, err error
 	c.dir = filepath.Join(b.dir, strconv.Itoa(b.number))
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(c.dir))
+			err = errors.Join(err, b.files.RemoveAll(c.dir))
 		}
 	}()
 	for _, f := range session.Files {
@@ -120,25 +121,28 @@ func (b *backer) take(ctx context.Context, t target) (_ *databaseCopy, err error
 }
 
 // copy copies a file, or links the one that an earlier copy has.
-func (b *backer) copy(ctx context.Context, t target, session string, f backup.File, c *databaseCopy) (err error) {
+func (b *backer) copy(ctx context.Context, t Target, session string, f backup.File, c *databaseCopy) (err error) {
 	if strings.Contains(f.Name, "..") || filepath.IsAbs(f.Name) || strings.HasPrefix(f.Name, "raft") {
 		return fmt.Errorf("a backup has a file %q", f.Name)
 	}
 	name := filepath.Join(c.dir, filepath.FromSlash(f.Name))
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := b.files.MkdirAll(filepath.Dir(name)); err != nil {
 		return err
 	}
 	b.count.add(ofBackups, "files", 1)
 	if f.Complete {
 		c.files[f.Name] = f.Checksum
 		for _, before := range b.copies {
-			if before.node == t.name && before.files[f.Name] == f.Checksum {
+			if before.node == t.Name && before.files[f.Name] == f.Checksum {
 				b.count.add(ofBackups, "filesTakenOver", 1)
-				return os.Link(filepath.Join(before.dir, filepath.FromSlash(f.Name)), name)
+				err := vfs.Link(b.files, filepath.Join(before.dir, filepath.FromSlash(f.Name)), name)
+				if !errors.Is(err, vfs.ErrNoLinks) {
+					return err
+				}
 			}
 		}
 	}
-	to, err := os.Create(name)
+	to, err := b.files.Create(name)
 	if err != nil {
 		return err
 	}
@@ -146,7 +150,7 @@ func (b *backer) copy(ctx context.Context, t target, session string, f backup.Fi
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
 	path := backupSessions + "/" + session + "/files/" + url.PathEscape(f.Name)
-	body, err := b.http.Download(ctx, client.Request{Path: path, Node: t.base, Login: t.login}, 0)
+	body, err := b.http.Download(ctx, client.Request{Path: path, Node: t.Base, Login: t.Login}, 0)
 	switch refused, ok := errors.AsType[*client.Error](err); {
 	case err == nil:
 	case ok && refused.Status < 500 && refused.Status != http.StatusGone && refused.Status != http.StatusNotFound:
@@ -157,7 +161,7 @@ func (b *backer) copy(ctx context.Context, t target, session string, f backup.Fi
 	// What a broken connection left is of no use.
 	defer func() { _ = body.Close() }()
 	sum := f.Sum()
-	n, err := io.Copy(io.MultiWriter(to, sum), body)
+	n, err := io.Copy(io.MultiWriter(io.NewOffsetWriter(to, 0), sum), body)
 	b.count.add(ofBackups, "bytes", int(n))
 	if err != nil || n < f.Size {
 		return errCut
@@ -173,17 +177,17 @@ func (b *backer) copy(ctx context.Context, t target, session string, f backup.Fi
 
 // restore starts a node on each copy and holds its log against the known one. All
 // nodes of the cluster have ended.
-func (b *backer) restore(ctx context.Context, c cluster, books *ledger) error {
+func (b *backer) restore(ctx context.Context, c Cluster, books *ledger) error {
 	for _, one := range b.copies {
-		if err := c.check(ctx, one.dir); err != nil {
+		if err := c.Check(ctx, one.dir); err != nil {
 			b.find.add(kindBackup, "the copy of %s at position %d: %v", one.node, one.position, err)
 			continue
 		}
-		t, stop, err := c.serve(ctx, one.dir)
+		t, stop, err := c.Serve(ctx, one.dir)
 		if err != nil {
 			return fmt.Errorf("start a node on a backup: %w", err)
 		}
-		t.name = fmt.Sprintf("the copy of %s up to position %d", one.node, one.position)
+		t.Name = fmt.Sprintf("the copy of %s up to position %d", one.node, one.position)
 		b.compare(ctx, one, t, books)
 		if err := stop(); err != nil {
 			return err
@@ -194,23 +198,23 @@ func (b *backer) restore(ctx context.Context, c cluster, books *ledger) error {
 
 // compare reads the log of a restored node as far as it was copied: what that node writes itself
 // follows.
-func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *ledger) {
+func (b *backer) compare(ctx context.Context, c *databaseCopy, t Target, books *ledger) {
 	r := finalReader{b.load, t}
 	last, err := r.page(ctx, allBackward(c.position, 1))
 	if err != nil || last == nil {
-		b.find.add(kindBackup, "%s cannot be read: %v", t.name, err)
+		b.find.add(kindBackup, "%s cannot be read: %v", t.Name, err)
 		return
 	}
 	end := 0
 	if len(last.Entries) > 0 {
 		if _, end, err = r.log(ctx, &last.Entries[0]); err != nil {
-			b.find.add(kindBackup, "%s cannot be read to its end, from event %d of the log on: %v", t.name, end, err)
+			b.find.add(kindBackup, "%s cannot be read to its end, from event %d of the log on: %v", t.Name, end, err)
 			return
 		}
 	}
 	b.count.add(ofBackups, "restored", 1)
 	if end > len(books.facts) {
-		b.find.add(kindBackup, "%s has %d events, and the log %d", t.name, end, len(books.facts))
+		b.find.add(kindBackup, "%s has %d events, and the log %d", t.Name, end, len(books.facts))
 	}
 	for ordinal := end; ordinal < len(books.facts); ordinal++ {
 		f := books.facts[ordinal]
@@ -219,7 +223,7 @@ func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *
 		}
 		if o := b.hist.find(f.ref); o != nil && o.outcome == done && o.ret < c.known {
 			b.find.add(kindBackup, "%s lacks event %d of the log, %s, which was acknowledged at %s; the backup began after %s",
-				t.name, ordinal, b.book.say(f), seconds(o.ret), seconds(c.known))
+				t.Name, ordinal, b.book.say(f), seconds(o.ret), seconds(c.known))
 			return
 		}
 	}

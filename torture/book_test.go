@@ -142,6 +142,6 @@ func TestMissing(t *testing.T) {
 	j := s.client()
 	x, y := s.wrote(j, "s", -2, 0, 1, 2), s.wrote(j, "s", -2, 1, 3, 4)
 	s.log("node 0", s.shown(x, "s", 0), s.shown(y, "s", 1))
-	s.book.missing(target{name: "node 1"}, 1, 2)
+	s.book.missing(Target{Name: "node 1"}, 1, 2)
 	s.expect(kindLost)
 }

@@ -16,20 +16,20 @@ import (
 
 const dialTimeout = 2 * time.Second
 
-// target is one node as clients know it.
-type target struct {
-	name  string
-	base  string // URL without a slash at the end
-	index int    // of the node in its cluster, -1 for an address that is not known
-	login *url.Userinfo
+// Target is one node as clients know it.
+type Target struct {
+	Name  string
+	Base  string // URL without a slash at the end
+	Index int    // of the node in its cluster, -1 for an address that is not known
+	Login *url.Userinfo
 }
 
 // targets is the list of nodes, which changes while clients run.
-type targets struct{ list atomic.Pointer[[]target] }
+type targets struct{ list atomic.Pointer[[]Target] }
 
-func (t *targets) set(list []target) { t.list.Store(&list) }
+func (t *targets) set(list []Target) { t.list.Store(&list) }
 
-func (t *targets) all() []target {
+func (t *targets) all() []Target {
 	if l := t.list.Load(); l != nil {
 		return *l
 	}
@@ -37,32 +37,43 @@ func (t *targets) all() []target {
 }
 
 // at finds the node of an address.
-func (t *targets) at(base string) (target, bool) {
+func (t *targets) at(base string) (Target, bool) {
 	for _, one := range t.all() {
-		if one.base == base {
+		if one.Base == base {
 			return one, true
 		}
 	}
-	return target{name: base, base: base, index: -1}, false
+	return Target{Name: base, Base: base, Index: -1}, false
 }
 
 // answer is a whole answer.
 type answer struct {
 	client.Response
-	from target // the node that gave it
+	from Target // the node that gave it
 }
 
 func (a *answer) String() string {
-	return fmt.Sprintf("%d %.200q from %s", a.Status, a.Body, a.from.name)
+	return fmt.Sprintf("%d %.200q from %s", a.Status, a.Body, a.from.Name)
+}
+
+// dialer connects to an address. Nil is that of the system.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// wire returns what sends requests over connections of a dialer.
+func (d dialer) wire() http.RoundTripper {
+	if d == nil {
+		d = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	network := client.NewTransport(nil)
+	network.Proxy, network.DialContext = nil, d
+	return network
 }
 
 // newHTTP returns a client that asks whom each request names, over a wire in place of the network
 // if it is not nil.
 func newHTTP(wire http.RoundTripper) *client.Client {
 	if wire == nil {
-		network := client.NewTransport(nil)
-		network.Proxy, network.DialContext = nil, (&net.Dialer{Timeout: dialTimeout}).DialContext
-		wire = network
+		wire = dialer(nil).wire()
 	}
 	return made(client.New(client.Options{Transport: wire}))
 }
@@ -76,8 +87,8 @@ func made[T any](v T, err error) T {
 }
 
 // exchange sends one request to one node.
-func exchange(ctx context.Context, h *client.Client, to target, r client.Request, limit time.Duration) (*answer, error) {
-	r.Node, r.Login, r.Timeout, r.Stay = to.base, to.login, limit, true
+func exchange(ctx context.Context, h *client.Client, to Target, r client.Request, limit time.Duration) (*answer, error) {
+	r.Node, r.Login, r.Timeout, r.Stay = to.Base, to.Login, limit, true
 	resp, err := h.Do(ctx, r)
 	if err != nil {
 		return nil, err

@@ -19,11 +19,11 @@ import (
 // servers starts one test server for each handler and returns them as targets.
 func servers(t *testing.T, handlers ...http.HandlerFunc) *targets {
 	t.Helper()
-	var list []target
+	var list []Target
 	for i, h := range handlers {
 		s := httptest.NewServer(h)
 		t.Cleanup(s.Close)
-		list = append(list, target{name: nodeName(i), base: s.URL, index: i})
+		list = append(list, Target{Name: nodeName(i), Base: s.URL, Index: i})
 	}
 	nodes := &targets{}
 	nodes.set(list)
@@ -54,12 +54,12 @@ func TestFollowsRedirects(t *testing.T) {
 			w.Header().Set("Location", leader+"/streams/s/5")
 			w.WriteHeader(http.StatusCreated)
 		})
-	leader = nodes.all()[1].base
+	leader = nodes.all()[1].Base
 	c := testClient(t, nodes, time.Minute)
 	a, err := c.do(t.Context(), nodes.all()[0], write(identity{tag: 1}, "s", 4, refOf(1, 0, 0), 2, false))
 	check.Must(t, err)
 	check.Equal(t, *got.Load(), "POST /streams/s 4 [", "the leader")
-	if a.from.index != 1 || c.choose().index != 1 {
+	if a.from.Index != 1 || c.choose().Index != 1 {
 		t.Errorf("from %+v, next %+v", a.from, c.choose())
 	}
 	check.Equal(t, judgeWrite(a, err, http.StatusCreated, "s"), verdict{outcome: done, number: 5})
@@ -109,7 +109,7 @@ func TestJudgeWrite(t *testing.T) {
 		nodes := servers(t, func(http.ResponseWriter, *http.Request) {})
 		gone := httptest.NewServer(http.NotFoundHandler())
 		gone.Close()
-		_, err := testClient(t, nodes, time.Minute).do(t.Context(), target{base: gone.URL}, read("/x", true, 0))
+		_, err := testClient(t, nodes, time.Minute).do(t.Context(), Target{Base: gone.URL}, read("/x", true, 0))
 		var failed *client.UnreachableError
 		if !errors.As(err, &failed) || failed.Sent || judgeWrite(nil, err, 201, "s").outcome != refused {
 			t.Errorf("%v", err)

@@ -5,72 +5,74 @@ import (
 	"fmt"
 	"net/url"
 	"time"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// client side, as an end of a link.
-const clientSide = -1
+// ClientSide is the side of the clients, as an end of a link.
+const ClientSide = -1
 
-// cluster is the cluster under test. Nodes are numbered from 0; the voters come first, and one
+// Cluster is the cluster under test. Nodes are numbered from 0; the voters come first, and one
 // read-only replica may follow. Tests put a fake in its place.
-type cluster interface {
-	// targets lists the nodes that clients may talk to.
-	targets() []target
-	// voters is the number of nodes that the cluster was made of.
-	voters() int
-	// can says which faults are possible.
-	can() abilities
+type Cluster interface {
+	// Targets lists the nodes that clients may talk to.
+	Targets() []Target
+	// Voters is the number of nodes that the cluster was made of.
+	Voters() int
+	// Can says which faults are possible.
+	Can() Abilities
 
-	// start starts a node, without effect on one that runs. It does not wait for it to serve.
-	start(ctx context.Context, node int) error
-	// kill ends a node at once, terminate asks it to end and waits. Both are
+	// Start starts a node, without effect on one that runs. It does not wait for it to serve.
+	Start(ctx context.Context, node int) error
+	// Kill ends a node at once, Terminate asks it to end and waits. Both are
 	// without effect on a node that does not run.
-	kill(node int) error
-	terminate(ctx context.Context, node int) error
-	pause(node int) error
-	resume(node int) error
-	running(node int) bool
-	// wipe removes the data of a node that does not run, or only its consensus state.
-	wipe(node int, onlyRaft bool) error
+	Kill(node int) error
+	Terminate(ctx context.Context, node int) error
+	Pause(node int) error
+	Resume(node int) error
+	Running(node int) bool
+	// Wipe removes the data of a node that does not run, or only its consensus state.
+	Wipe(node int, onlyRaft bool) error
 
-	// shape sets what happens to packets from one node (or the client side) to another.
-	shape(from, to int, s shape) error
-	// healNetwork undoes every shape.
-	healNetwork() error
-	// fillDisk leaves so many bytes free on a node's disk, freeDisk gives them back.
-	fillDisk(node int, leave int64) error
-	freeDisk(node int) error
-	// freezeDisk makes all writes of a node hang, thawDisk lets them continue.
-	freezeDisk(node int) error
-	thawDisk(node int) error
-	// setClock moves a node's wall clock away from the machine's.
-	setClock(node int, offset time.Duration) error
+	// Shape sets what happens to packets from one node (or the client side) to another.
+	Shape(from, to int, s Shape) error
+	// HealNetwork undoes every shape.
+	HealNetwork() error
+	// FillDisk leaves so many bytes free on a node's disk, FreeDisk gives them back.
+	FillDisk(node int, leave int64) error
+	FreeDisk(node int) error
+	// FreezeDisk makes all writes of a node hang, ThawDisk lets them continue.
+	FreezeDisk(node int) error
+	ThawDisk(node int) error
+	// SetClock moves a node's wall clock away from the machine's.
+	SetClock(node int, offset time.Duration) error
 
-	// verify checks the data of a node that does not run. The error tells the damage.
-	verify(ctx context.Context, node int) error
-	// folder has all files of a node.
-	folder(node int) string
-	// check does so with a copy of a node's data, and serve starts a node of its own
+	// Verify checks the data of a node that does not run. The error tells the damage.
+	Verify(ctx context.Context, node int) error
+	// Disk has all files of a node in a folder, and that of ClientSide is the clients' own.
+	Disk(node int) (files vfs.FS, folder string)
+	// Check does so with a copy of a node's data, and Serve starts a node of its own
 	// on it when no other runs. stop ends that node.
-	check(ctx context.Context, dir string) error
-	serve(ctx context.Context, dir string) (t target, stop func() error, err error)
-	// logTail returns the end of what a node has logged, for reports.
-	logTail(node int) string
-	close() error
+	Check(ctx context.Context, dir string) error
+	Serve(ctx context.Context, dir string) (t Target, stop func() error, err error)
+	// LogTail returns the end of what a node has logged, for reports.
+	LogTail(node int) string
+	Close() error
 }
 
-// abilities of a cluster.
-type abilities struct {
-	processes bool // start, kill, pause, wrong clocks, a replica
-	network   bool
-	disk      bool
-	hang      bool // disks can
+// Abilities of a cluster.
+type Abilities struct {
+	Processes bool // start, kill, pause, wrong clocks, a replica
+	Network   bool
+	Disk      bool
+	Hang      bool // disks can
 }
 
-// shape is the state of a link in one direction; zero is a good link.
-type shape struct {
-	cut           bool
-	delay, jitter time.Duration
-	drop          float64
+// Shape is the state of a link in one direction; zero is a good link.
+type Shape struct {
+	Cut           bool
+	Delay, Jitter time.Duration
+	Drop          float64
 }
 
 func nodeName(i int) string {
@@ -83,8 +85,8 @@ func nodeName(i int) string {
 // given is a cluster that someone else runs. Nothing can be done to it: the rest of the interface
 // is nil.
 type given struct {
-	cluster
-	list []target
+	Cluster
+	list []Target
 }
 
 // newGiven takes the addresses of its nodes; they may carry a user and a password.
@@ -95,14 +97,14 @@ func newGiven(bases []string) (*given, error) {
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, fmt.Errorf("--attach %q is not the address of a node, such as http://127.0.0.1:2113", b)
 		}
-		g.list = append(g.list, target{name: nodeName(i), base: u.Scheme + "://" + u.Host, index: i, login: u.User})
+		g.list = append(g.list, Target{Name: nodeName(i), Base: u.Scheme + "://" + u.Host, Index: i, Login: u.User})
 	}
 	return g, nil
 }
 
-func (g *given) targets() []target  { return g.list }
-func (g *given) voters() int        { return len(g.list) }
-func (g *given) can() abilities     { return abilities{} }
-func (g *given) healNetwork() error { return nil }
-func (g *given) logTail(int) string { return "" }
-func (g *given) close() error       { return nil }
+func (g *given) Targets() []Target  { return g.list }
+func (g *given) Voters() int        { return len(g.list) }
+func (g *given) Can() Abilities     { return Abilities{} }
+func (g *given) HealNetwork() error { return nil }
+func (g *given) LogTail(int) string { return "" }
+func (g *given) Close() error       { return nil }

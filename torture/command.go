@@ -179,12 +179,12 @@ func (o *options) folder(of string, seed uint64, out io.Writer, format string, a
 }
 
 // oneRound runs a round and removes what it leaves, unless that is evidence.
-func oneRound(ctx context.Context, o *options, faults []fault, seed uint64, out io.Writer) (*summary, error) {
+func oneRound(ctx context.Context, o *options, faults []fault, seed uint64, out io.Writer) (*Summary, error) {
 	dir, err := o.folder("seed", seed, out, "torture: seed %d\n", seed)
 	if err != nil {
 		return nil, err
 	}
-	var c cluster
+	var c Cluster
 	if len(o.attach) > 0 {
 		if c, err = newGiven(o.attach); err != nil {
 			return nil, errors.Join(err, os.RemoveAll(dir))
@@ -223,7 +223,7 @@ func flipRound(ctx context.Context, o *options, seed uint64, out io.Writer) (*fl
 }
 
 // keepEvidence writes what the clients know next to the data of the nodes.
-func (r *round) keepEvidence(s *summary) error {
+func (r *round) keepEvidence(s *Summary) error {
 	return errors.Join(
 		writeLines(filepath.Join(r.dir, "summary.json"), func(e *json.Encoder) error { return e.Encode(s) }),
 		writeLines(filepath.Join(r.dir, "history.jsonl"), r.writeHistory),

@@ -96,7 +96,7 @@ func (c *consumer) turn(ctx context.Context) time.Duration {
 }
 
 // node returns the node to ask: mostly the one that served before, now and then any node.
-func (c *consumer) node() target {
+func (c *consumer) node() Target {
 	if c.rng.IntN(8) == 0 {
 		return c.wander()
 	}
@@ -165,7 +165,7 @@ func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *ha
 		c.find.add(kindAnswer, "%s gives %d messages of %s, asked for %d", c.place(a.from), len(h.messages), c.group, count)
 	}
 	for _, m := range h.messages {
-		c.steps = append(c.steps, step{delivered, c.group, c.number, a.from.index, call, ret, m.id, m.title, m.retries, done})
+		c.steps = append(c.steps, step{delivered, c.group, c.number, a.from.Index, call, ret, m.id, m.title, m.retries, done})
 	}
 	c.count.add(ofSubscriptions, "deliveries", len(h.messages))
 	return h
@@ -283,7 +283,7 @@ func (c *consumer) send(ctx context.Context, as string, path string, list []even
 	a, err := c.do(ctx, c.node(), client.Request{Method: http.MethodPost, Path: path})
 	r := step{What: as, Group: c.group, Consumer: c.number, Node: -1, Call: call, Return: c.hist.now(), Outcome: judge(a, err)}
 	if a != nil {
-		r.Node = a.from.index
+		r.Node = a.from.Index
 	}
 	if !c.usable(a, err) && r.Outcome == conflict {
 		r.Outcome = refused

@@ -12,7 +12,7 @@ import (
 
 // readDecisions reads the events of deciders from one node: where each lies, and with what tags.
 // The log was read before.
-func readDecisions(ctx context.Context, l *load, node target) {
+func readDecisions(ctx context.Context, l *load, node Target) {
 	if l.ids.deciders == 0 {
 		return
 	}
@@ -26,7 +26,7 @@ func readDecisions(ctx context.Context, l *load, node target) {
 			err = a.Decode(&p)
 		}
 		if err != nil {
-			l.find.add(kindHeal, "%s: decisions cannot be read: %v", node.name, err)
+			l.find.add(kindHeal, "%s: decisions cannot be read: %v", node.Name, err)
 			return
 		}
 		for _, e := range p.Events {

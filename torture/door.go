@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -42,7 +43,7 @@ func (d door) String() string { return [...]string{"http", "records", "session"}
 type told struct {
 	verdict
 	by       door
-	from     target
+	from     Target
 	position int64
 	numbers  []int64 // of the events
 	repeated bool    // said by HTTP alone
@@ -143,7 +144,7 @@ func (t *transferer) sendCall(ctx context.Context, tr *transfer, first ref, a *t
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	if user := a.from.login; user != nil {
+	if user := a.from.Login; user != nil {
 		password, _ := user.Password()
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
 	}
@@ -235,37 +236,42 @@ func (a *told) judgeCall(tr *transfer, err error) {
 	case slices.Contains([]codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}, s.Code()):
 		a.outcome = pending // Perhaps the connection was lost.
 	default:
-		a.outcome, a.odd = pending, fmt.Sprintf("%v from %s", err, a.from.name)
+		a.outcome, a.odd = pending, fmt.Sprintf("%v from %s", err, a.from.Name)
 	}
 }
 
 // connections are those of gRPC, one to a node. The zero value is ready. Any goroutine may use it.
 type connections struct {
-	mu sync.Mutex
-	by map[string]*grpc.ClientConn
+	dial dialer
+	mu   sync.Mutex
+	by   map[string]*grpc.ClientConn
 }
 
-func (c *connections) to(t target) (*grpc.ClientConn, error) {
+func (c *connections) to(t Target) (*grpc.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if conn := c.by[t.base]; conn != nil {
+	if conn := c.by[t.Base]; conn != nil {
 		return conn, nil
 	}
-	secret, address := insecure.NewCredentials(), strings.TrimPrefix(t.base, "http://")
-	if name, ok := strings.CutPrefix(t.base, "https://"); ok {
+	secret, address := insecure.NewCredentials(), strings.TrimPrefix(t.Base, "http://")
+	if name, ok := strings.CutPrefix(t.Base, "https://"); ok {
 		secret, address = credentials.NewTLS(nil), name
 	}
 	soon := backoff.DefaultConfig // A node that was killed starts again within a second.
 	soon.BaseDelay, soon.MaxDelay = 50*time.Millisecond, 500*time.Millisecond
 	again := grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialTimeout, Backoff: soon})
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(secret), grpc.WithDisableServiceConfig(), again, grpc.WithNoProxy())
+	options := []grpc.DialOption{grpc.WithTransportCredentials(secret), grpc.WithDisableServiceConfig(), again, grpc.WithNoProxy()}
+	if c.dial != nil {
+		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return c.dial(ctx, "tcp", address) }))
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, options...)
 	if err != nil {
 		return nil, err
 	}
 	if c.by == nil {
 		c.by = map[string]*grpc.ClientConn{}
 	}
-	c.by[t.base] = conn
+	c.by[t.Base] = conn
 	return conn, nil
 }
 

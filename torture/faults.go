@@ -41,9 +41,9 @@ func (f *fault) length(rng *rand.Rand) time.Duration {
 	return time.Duration(f.shortest+rng.IntN(f.longest-f.shortest+1)) * time.Millisecond
 }
 
-func (f *fault) fits(c cluster) bool {
-	can := c.can()
-	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.hangs || can.hang)
+func (f *fault) fits(c Cluster) bool {
+	can := c.Can()
+	return can.Processes && c.Voters() >= f.nodes && (!f.network || can.Network) && (!f.disk || can.Disk) && (!f.hangs || can.Hang)
 }
 
 // allFaults is the list from which --faults chooses.
@@ -103,33 +103,33 @@ func chooseFaults(names []string) ([]fault, error) {
 func strikeKill(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	node := n.anyVoter()
 	what := "kill -9 of " + n.role(node)
-	return what, func(ctx context.Context) error { return n.c.start(ctx, node) }, n.c.kill(node)
+	return what, func(ctx context.Context) error { return n.c.Start(ctx, node) }, n.c.Kill(node)
 }
 
 func strikeKillAll(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	all := n.rng.Perm(n.c.voters())
+	all := n.rng.Perm(n.c.Voters())
 	start := func(ctx context.Context) error {
-		return each(all, func(i int) error { return n.c.start(ctx, i) })
+		return each(all, func(i int) error { return n.c.Start(ctx, i) })
 	}
-	return "kill -9 of all nodes", start, each(all, n.c.kill)
+	return "kill -9 of all nodes", start, each(all, n.c.Kill)
 }
 
 func strikeTerminate(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	node := n.anyVoter()
 	what := "SIGTERM of " + n.role(node)
-	return what, func(ctx context.Context) error { return n.c.start(ctx, node) }, n.c.terminate(ctx, node)
+	return what, func(ctx context.Context) error { return n.c.Start(ctx, node) }, n.c.Terminate(ctx, node)
 }
 
 // strikeRolling restarts each node when the one before it has caught up, as an
 // operator does for a new version.
 func strikeRolling(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	restarted := 0
-	for _, i := range n.rng.Perm(n.c.voters()) {
+	for _, i := range n.rng.Perm(n.c.Voters()) {
 		if ctx.Err() != nil {
 			break
 		}
-		err := n.c.terminate(ctx, i)
-		if err = errors.Join(err, n.c.start(context.WithoutCancel(ctx), i)); err != nil {
+		err := n.c.Terminate(ctx, i)
+		if err = errors.Join(err, n.c.Start(context.WithoutCancel(ctx), i)); err != nil {
 			return "rolling restart", nil, err
 		}
 		restarted++
@@ -143,10 +143,10 @@ func (n *nemesis) awaitCaughtUp(ctx context.Context, node int, limit time.Durati
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		if n.watch.caughtUp(ctx, n.c.targets(), node) == nil {
+		if n.watch.caughtUp(ctx, n.c.Targets(), node) == nil {
 			return true
 		}
-		if !n.c.running(node) || clock.Sleep(ctx, 100*time.Millisecond) != nil {
+		if !n.c.Running(node) || clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return false
 		}
 	}
@@ -155,20 +155,20 @@ func (n *nemesis) awaitCaughtUp(ctx context.Context, node int, limit time.Durati
 func strikePause(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	node := n.anyVoter()
 	what := "SIGSTOP of " + n.role(node)
-	return what, func(context.Context) error { return n.c.resume(node) }, n.c.pause(node)
+	return what, func(context.Context) error { return n.c.Resume(node) }, n.c.Pause(node)
 }
 
 func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	node := n.anyVoter()
 	longest := []time.Duration{5 * time.Second, 3 * time.Hour, 10 * 365 * 24 * time.Hour}
-	if n.c.voters() == 1 {
+	if n.c.Voters() == 1 {
 		// A single node has no other node to learn from that its clock is wrong by years.
 		longest = longest[:2]
 	}
 	most := longest[n.rng.IntN(len(longest))]
 	offset := time.Duration(n.rng.Int64N(int64(2*most))) - most
 	what := fmt.Sprintf("the clock of %s is wrong by %s", n.role(node), offset.Round(time.Millisecond))
-	return what, func(context.Context) error { return n.c.setClock(node, 0) }, n.c.setClock(node, offset)
+	return what, func(context.Context) error { return n.c.SetClock(node, 0) }, n.c.SetClock(node, offset)
 }
 
 // each calls do for all of a list, even after an error.
@@ -190,13 +190,13 @@ func between(node int, others ...int) (links []cut) {
 	return links
 }
 
-func (n *nemesis) shapeAll(links []cut, s shape) error {
-	return each(links, func(l cut) error { return n.c.shape(l.from, l.to, s) })
+func (n *nemesis) shapeAll(links []cut, s Shape) error {
+	return each(links, func(l cut) error { return n.c.Shape(l.from, l.to, s) })
 }
 
 // healLinks returns the cure of faults of the network.
 func (n *nemesis) healLinks() func(context.Context) error {
-	return func(context.Context) error { return n.c.healNetwork() }
+	return func(context.Context) error { return n.c.HealNetwork() }
 }
 
 func strikeIsolate(who func(*nemesis) int) func(context.Context, *nemesis) (string, func(context.Context) error, error) {
@@ -206,10 +206,10 @@ func strikeIsolate(who func(*nemesis) int) func(context.Context, *nemesis) (stri
 		ends := n.others(node)
 		// A leader that only clients can reach is the worse case: it may be asked.
 		if n.rng.IntN(4) == 0 {
-			ends = append(ends, clientSide)
+			ends = append(ends, ClientSide)
 			what += " and from the clients"
 		}
-		return what, n.healLinks(), n.shapeAll(between(node, ends...), shape{cut: true})
+		return what, n.healLinks(), n.shapeAll(between(node, ends...), Shape{Cut: true})
 	}
 }
 
@@ -228,18 +228,18 @@ func strikeOneWay(_ context.Context, n *nemesis) (string, func(context.Context) 
 	if !mute {
 		what = n.role(node) + " is heard by the other nodes and hears nothing"
 	}
-	return what, n.healLinks(), n.shapeAll(links, shape{cut: true})
+	return what, n.healLinks(), n.shapeAll(links, Shape{Cut: true})
 }
 
 func strikeHalves(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	order := n.rng.Perm(n.c.voters())
+	order := n.rng.Perm(n.c.Voters())
 	small := order[:(len(order)-1)/2]
 	large := order[len(small):]
 	var links []cut
 	for _, a := range small {
 		links = append(links, between(a, slices.DeleteFunc(n.others(a), func(b int) bool { return slices.Contains(small, b) })...)...)
 	}
-	return fmt.Sprintf("nodes %v and %v cannot reach each other", small, large), n.healLinks(), n.shapeAll(links, shape{cut: true})
+	return fmt.Sprintf("nodes %v and %v cannot reach each other", small, large), n.healLinks(), n.shapeAll(links, Shape{Cut: true})
 }
 
 func strikeBridge(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
@@ -248,7 +248,7 @@ func strikeBridge(_ context.Context, n *nemesis) (string, func(context.Context) 
 		return "", nil, errNotNow
 	}
 	return fmt.Sprintf("%s and %s cannot reach each other", n.role(a), n.role(b)), n.healLinks(),
-		n.shapeAll(between(a, b), shape{cut: true})
+		n.shapeAll(between(a, b), Shape{Cut: true})
 }
 
 // around chooses links: those of one node, or all. Clients are not concerned.
@@ -256,7 +256,7 @@ func (n *nemesis) around() (what string, links []cut) {
 	nodes := []int{n.anyVoter()}
 	what = n.role(nodes[0]) + " and other nodes"
 	if n.rng.IntN(3) == 0 {
-		nodes, what = n.rng.Perm(n.c.voters()), "all nodes"
+		nodes, what = n.rng.Perm(n.c.Voters()), "all nodes"
 	}
 	for _, a := range nodes {
 		links = append(links, between(a, n.others(a)...)...)
@@ -266,22 +266,22 @@ func (n *nemesis) around() (what string, links []cut) {
 
 func strikeDelay(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	who, links := n.around()
-	s := shape{delay: time.Duration(5+n.rng.IntN(250)) * time.Millisecond, jitter: time.Duration(n.rng.IntN(100)) * time.Millisecond}
-	return fmt.Sprintf("packets between %s take %s and up to %s more", who, s.delay, s.jitter), n.healLinks(), n.shapeAll(links, s)
+	s := Shape{Delay: time.Duration(5+n.rng.IntN(250)) * time.Millisecond, Jitter: time.Duration(n.rng.IntN(100)) * time.Millisecond}
+	return fmt.Sprintf("packets between %s take %s and up to %s more", who, s.Delay, s.Jitter), n.healLinks(), n.shapeAll(links, s)
 }
 
 func strikeDrop(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	who, links := n.around()
-	s := shape{drop: 0.02 + 0.3*n.rng.Float64()}
-	return fmt.Sprintf("%.0f %% of the packets between %s are lost", 100*s.drop, who), n.healLinks(), n.shapeAll(links, s)
+	s := Shape{Drop: 0.02 + 0.3*n.rng.Float64()}
+	return fmt.Sprintf("%.0f %% of the packets between %s are lost", 100*s.Drop, who), n.healLinks(), n.shapeAll(links, s)
 }
 
 func strikeResign(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	leader, ok := n.watch.leads(n.c.targets())
+	leader, ok := n.watch.leads(n.c.Targets())
 	if !ok {
 		return "", nil, errNotNow
 	}
-	what := n.role(leader.index) + " was asked to resign"
+	what := n.role(leader.Index) + " was asked to resign"
 	a, err := exchange(ctx, n.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
 	switch {
 	case err != nil:
@@ -294,12 +294,12 @@ func strikeResign(ctx context.Context, n *nemesis) (string, func(context.Context
 
 // strikeResignGivenUp leaves the leader alone with hand-overs that cannot be completed.
 func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	leader, ok := n.watch.leads(n.c.targets())
-	if !ok || leader.index >= n.c.voters() {
+	leader, ok := n.watch.leads(n.c.Targets())
+	if !ok || leader.Index >= n.c.Voters() {
 		return "", nil, errNotNow
 	}
 	stopped := n.follower()
-	if err := n.c.pause(stopped); err != nil {
+	if err := n.c.Pause(stopped); err != nil {
 		return "", nil, err
 	}
 	tries := 1 + n.rng.IntN(4)
@@ -307,14 +307,14 @@ func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.
 		// No answer is what is wanted; one that comes all the same tells nothing.
 		_, _ = exchange(ctx, n.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
 	}
-	return fmt.Sprintf("%s was asked %d times to resign and not waited for, %s stopped", n.role(leader.index), tries, nodeName(stopped)),
-		func(context.Context) error { return n.c.resume(stopped) }, nil
+	return fmt.Sprintf("%s was asked %d times to resign and not waited for, %s stopped", n.role(leader.Index), tries, nodeName(stopped)),
+		func(context.Context) error { return n.c.Resume(stopped) }, nil
 }
 
 func strikeDiskHang(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	node := n.anyVoter()
 	what := "the disk of " + n.role(node) + " hangs"
-	return what, func(context.Context) error { return n.c.thawDisk(node) }, n.c.freezeDisk(node)
+	return what, func(context.Context) error { return n.c.ThawDisk(node) }, n.c.FreezeDisk(node)
 }
 
 // leftOnDisk is what a full disk has left: nothing, or so little that some writes still succeed.
@@ -329,15 +329,15 @@ func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context
 	case 1:
 		nodes, what = []int{n.leader()}, "the leader"
 	default:
-		nodes, what = n.rng.Perm(n.c.voters()), "all nodes"
+		nodes, what = n.rng.Perm(n.c.Voters()), "all nodes"
 	}
 	left := leftOnDisk[n.rng.IntN(len(leftOnDisk))]
 	n.diskTrouble.Store(true)
-	err := each(nodes, func(i int) error { return n.c.fillDisk(i, left) })
+	err := each(nodes, func(i int) error { return n.c.FillDisk(i, left) })
 	return fmt.Sprintf("disk of %s %v is full up to %d bytes", what, nodes, left), func(ctx context.Context) error {
 		defer n.diskTrouble.Store(false)
 		// Starting one that runs is without effect.
-		return errors.Join(each(nodes, n.c.freeDisk), each(nodes, func(i int) error { return n.c.start(ctx, i) }))
+		return errors.Join(each(nodes, n.c.FreeDisk), each(nodes, func(i int) error { return n.c.Start(ctx, i) }))
 	}, err
 }
 
@@ -354,23 +354,23 @@ func strikeWipe(onlyRaft bool) func(context.Context, *nemesis) (string, func(con
 		if onlyRaft {
 			what = fmt.Sprintf("%s loses its consensus state", nodeName(node))
 		}
-		err := n.c.kill(node)
+		err := n.c.Kill(node)
 		return what, func(ctx context.Context) error {
-			if err := n.c.start(ctx, node); err != nil {
+			if err := n.c.Start(ctx, node); err != nil {
 				return err
 			}
 			if n.awaitCaughtUp(ctx, node, 30*time.Second) {
 				n.rebuilt(ctx)
 			}
 			return nil
-		}, errors.Join(err, n.c.wipe(node, onlyRaft))
+		}, errors.Join(err, n.c.Wipe(node, onlyRaft))
 	}
 }
 
 func strikeReplica(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	replica := n.c.voters()
-	if n.c.running(replica) {
-		return "the read-only replica goes", nil, n.c.terminate(ctx, replica)
+	replica := n.c.Voters()
+	if n.c.Running(replica) {
+		return "the read-only replica goes", nil, n.c.Terminate(ctx, replica)
 	}
-	return "a read-only replica comes", nil, n.c.start(ctx, replica)
+	return "a read-only replica comes", nil, n.c.Start(ctx, replica)
 }

@@ -25,7 +25,7 @@ const (
 // finalReader reads everything from one node.
 type finalReader struct {
 	*load
-	node target
+	node Target
 }
 
 // page reads one page, again and again while the node does not answer. It returns nil when there is
@@ -134,7 +134,7 @@ func (b *book) logged(of *stream) int64 {
 
 // readBack reads everything from every node, and returns the logs of those that can be
 // read. All nodes must show the same log to the same end.
-func readBack(ctx context.Context, l *load, nodes []target) (logs []nodeLog) {
+func readBack(ctx context.Context, l *load, nodes []Target) (logs []nodeLog) {
 	ends := make([]int, len(nodes))
 	whole := make([]bool, len(nodes))
 	for i, t := range nodes {
@@ -142,7 +142,7 @@ func readBack(ctx context.Context, l *load, nodes []target) (logs []nodeLog) {
 		var err error
 		var events []seen
 		if events, ends[i], err = r.log(ctx, nil); err != nil {
-			l.find.add(kindHeal, "%s cannot be read to its end, from event %d of the log on: %v", t.name, ends[i], err)
+			l.find.add(kindHeal, "%s cannot be read to its end, from event %d of the log on: %v", t.Name, ends[i], err)
 			continue
 		}
 		whole[i] = true
@@ -160,19 +160,19 @@ func readBack(ctx context.Context, l *load, nodes []target) (logs []nodeLog) {
 		}
 		r := finalReader{l, t}
 		if err := r.streams(ctx); err != nil {
-			l.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
+			l.find.add(kindHeal, "%s cannot be read: %v", t.Name, err)
 		}
 	}
 	return logs
 }
 
 // missing reports a node whose log ends before that of others.
-func (b *book) missing(t target, end, known int) {
+func (b *book) missing(t Target, end, known int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var some []string
 	for o := end; o < min(known, end+5); o++ {
 		some = append(some, fmt.Sprintf("event %d, %s, shown by %s", o, b.say(b.facts[o]), b.definer(o)))
 	}
-	b.find.add(kindLost, "the log of %s ends after %d events, %d are known; missing are %s", t.name, end, known, strings.Join(some, "; "))
+	b.find.add(kindLost, "the log of %s ends after %d events, %d are known; missing are %s", t.Name, end, known, strings.Join(some, "; "))
 }

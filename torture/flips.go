@@ -20,6 +20,7 @@ import (
 
 	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 const (
@@ -76,7 +77,7 @@ type flipCount struct{ flips, noticed, ended, replaced int }
 // the next one when the cluster is whole again.
 type flipper struct {
 	*Workload
-	c      cluster
+	c      Cluster
 	http   *client.Client
 	rng    *rand.Rand
 	out    io.Writer
@@ -98,9 +99,9 @@ func runFlips(ctx context.Context, o *options, seed uint64, dir string, out io.W
 	if f.c, err = newLabCluster(&of, seed, dir, f.ended); err != nil {
 		return nil, fmt.Errorf("set up the laboratory: %w", err)
 	}
-	defer func() { err = errors.Join(err, f.c.close()) }()
-	for i := range f.c.voters() {
-		if err := f.c.start(ctx, i); err != nil {
+	defer func() { err = errors.Join(err, f.c.Close()) }()
+	for i := range f.c.Voters() {
+		if err := f.c.Start(ctx, i); err != nil {
 			return nil, err
 		}
 	}
@@ -108,8 +109,8 @@ func runFlips(ctx context.Context, o *options, seed uint64, dir string, out io.W
 		return nil, errors.New("the cluster does not serve after its start")
 	}
 	var nodes []string
-	for _, t := range f.c.targets() {
-		nodes = append(nodes, t.base)
+	for _, t := range f.c.Targets() {
+		nodes = append(nodes, t.Base)
 	}
 	if f.Workload, err = StartWorkload(WorkloadOptions{Nodes: nodes, Seed: seed, Writers: flipWriters, Pause: flipPause}); err != nil {
 		return nil, err
@@ -141,7 +142,7 @@ func (f *flipper) ended(node, code int, tail string) {
 
 // scavenge has all nodes rewrite what is complete, so that there are files of every kind.
 func (f *flipper) scavenge(ctx context.Context) {
-	for _, t := range f.c.targets() {
+	for _, t := range f.c.Targets() {
 		// One that does not answer is scavenged the next time.
 		_, _ = exchange(ctx, f.http, t, client.Request{Method: http.MethodPost, Path: scavengePath + "?force=true"}, 5*time.Second)
 	}
@@ -151,7 +152,7 @@ func (f *flipper) scavenge(ctx context.Context) {
 func (f *flipper) choose(node int) (rel string, bit int64, err error) {
 	byKind := map[string][]string{}
 	var kinds []string
-	root := f.c.folder(node)
+	_, root := f.c.Disk(node)
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.Type().IsRegular() {
 			return nil
@@ -187,8 +188,8 @@ func (f *flipper) choose(node int) (rel string, bit int64, err error) {
 }
 
 // flipBit changes a bit of a file and returns the byte that it is now in.
-func flipBit(name string, bit int64) (is byte, err error) {
-	file, err := os.OpenFile(name, os.O_RDWR, 0)
+func flipBit(files vfs.FS, name string, bit int64) (is byte, err error) {
+	file, err := files.OpenReadWrite(name)
 	if err != nil {
 		return 0, err
 	}
@@ -199,28 +200,29 @@ func flipBit(name string, bit int64) (is byte, err error) {
 	}
 	b[0] ^= 1 << (bit % 8)
 	_, err = file.WriteAt(b[:], bit/8)
-	return b[0], err
+	return b[0], errors.Join(err, file.Sync())
 }
 
 // flip changes one bit of one node and waits until the cluster is whole again.
 func (f *flipper) flip(ctx context.Context, n int) error {
-	node := f.rng.IntN(f.c.voters())
+	node := f.rng.IntN(f.c.Voters())
 	if leader := f.leader(ctx); leader >= 0 && f.rng.IntN(2) == 0 {
 		node = leader
 	}
 	stopped := f.rng.IntN(2) == 0
 	if stopped {
-		if err := f.c.terminate(ctx, node); err != nil && !errors.Is(err, errStop) {
+		if err := f.c.Terminate(ctx, node); err != nil && !errors.Is(err, ErrStop) {
 			return err
 		}
 	}
 	rel, bit, err := f.choose(node)
 	if err == nil && rel != "" {
-		_, err = flipBit(filepath.Join(f.c.folder(node), rel), bit)
+		files, root := f.c.Disk(node)
+		_, err = flipBit(files, filepath.Join(root, rel), bit)
 	}
 	// It was replaced just now.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) || rel == "" {
-		return f.c.start(ctx, node)
+		return f.c.Start(ctx, node)
 	}
 	if err != nil {
 		return err
@@ -240,7 +242,7 @@ func (f *flipper) flip(ctx context.Context, n int) error {
 		how = "before a start"
 	}
 	begun := time.Now()
-	if err := f.c.start(ctx, node); err != nil {
+	if err := f.c.Start(ctx, node); err != nil {
 		return err
 	}
 	_ = clock.Sleep(ctx, time.Second)
@@ -276,7 +278,7 @@ func (f *flipper) settle(ctx context.Context, node int, count *flipCount, text s
 	f.rng.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
 	streams = streams[:min(len(streams), flipLook)]
 	begun, differs := time.Now(), time.Time{}
-	nurses := make([]nurse, f.c.voters())
+	nurses := make([]nurse, f.c.Voters())
 	alarmed := false
 	for ctx.Err() == nil {
 		trouble := f.trouble(ctx, node)
@@ -299,7 +301,7 @@ func (f *flipper) settle(ctx context.Context, node int, count *flipCount, text s
 			}
 			return what
 		case time.Since(begun) > flipRecover:
-			f.find.add(kindHeal, "%s: not whole after %s: %s %s; it logged last:\n%s", text, flipRecover, trouble, difference, f.c.logTail(node))
+			f.find.add(kindHeal, "%s: not whole after %s: %s %s; it logged last:\n%s", text, flipRecover, trouble, difference, f.c.LogTail(node))
 			return "not healed"
 		}
 		if done := f.attend(ctx, nurses, count); done != "" {
@@ -314,16 +316,16 @@ func (f *flipper) settle(ctx context.Context, node int, count *flipCount, text s
 // when that does not help and the others are well.
 func (f *flipper) attend(ctx context.Context, nurses []nurse, count *flipCount) (what string) {
 	var sick []int
-	for _, t := range f.c.targets() {
-		if n := &nurses[t.index]; f.unready(ctx, t) == "" {
+	for _, t := range f.c.Targets() {
+		if n := &nurses[t.Index]; f.unready(ctx, t) == "" {
 			n.sick = time.Time{}
-		} else if sick = append(sick, t.index); n.sick.IsZero() {
+		} else if sick = append(sick, t.Index); n.sick.IsZero() {
 			n.sick = time.Now()
 		}
 	}
 	for _, i := range sick {
 		n := &nurses[i]
-		down, long := !f.c.running(i), time.Since(n.sick)
+		down, long := !f.c.Running(i), time.Since(n.sick)
 		switch {
 		case !n.restarted && (down || long > flipPatient):
 			n.restarted, n.sick = true, time.Now()
@@ -343,11 +345,11 @@ func (f *flipper) attend(ctx context.Context, nurses []nurse, count *flipCount) 
 }
 
 func (f *flipper) restart(ctx context.Context, node int, empty bool) {
-	err := f.c.kill(node)
+	err := f.c.Kill(node)
 	if err == nil && empty {
-		err = f.c.wipe(node, false)
+		err = f.c.Wipe(node, false)
 	}
-	if err = errors.Join(err, f.c.start(ctx, node)); err != nil {
+	if err = errors.Join(err, f.c.Start(ctx, node)); err != nil {
 		f.find.add(kindStop, "%s is started again: %v", nodeName(node), err)
 	}
 }
@@ -361,7 +363,7 @@ func (f *flipper) trouble(ctx context.Context, node int) string {
 	if tail != "" {
 		return tail
 	}
-	for _, t := range f.c.targets() {
+	for _, t := range f.c.Targets() {
 		if what := f.unready(ctx, t); what != "" {
 			return what
 		}
@@ -370,11 +372,11 @@ func (f *flipper) trouble(ctx context.Context, node int) string {
 }
 
 // unready is what a node says when it should not be sent requests, empty when it should.
-func (f *flipper) unready(ctx context.Context, t target) string {
+func (f *flipper) unready(ctx context.Context, t Target) string {
 	a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, 2*time.Second)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s: %v", t.name, err)
+		return fmt.Sprintf("%s: %v", t.Name, err)
 	case a.Status != http.StatusNoContent:
 		return a.String()
 	}
@@ -386,12 +388,12 @@ func (f *flipper) unready(ctx context.Context, t target) string {
 func (f *flipper) whole(ctx context.Context, limit time.Duration) bool {
 	for begun := time.Now(); ; {
 		ready := 0
-		for _, t := range f.c.targets() {
+		for _, t := range f.c.Targets() {
 			if f.unready(ctx, t) == "" {
 				ready++
 			}
 		}
-		if ready == f.c.voters() && f.votes(ctx) == ready {
+		if ready == f.c.Voters() && f.votes(ctx) == ready {
 			return true
 		}
 		if time.Since(begun) > limit || clock.Sleep(ctx, 100*time.Millisecond) != nil {
@@ -403,8 +405,8 @@ func (f *flipper) whole(ctx context.Context, limit time.Duration) bool {
 // votes is how many nodes that are alive have a vote, as the leader knows it.
 func (f *flipper) votes(ctx context.Context) (n int) {
 	leader := f.leader(ctx)
-	for _, t := range f.c.targets() {
-		if t.index != leader {
+	for _, t := range f.c.Targets() {
+		if t.Index != leader {
 			continue
 		}
 		a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/admin/cluster/members", Header: map[string]string{"Accept": "application/json"}}, 2*time.Second)
@@ -425,9 +427,9 @@ func (f *flipper) votes(ctx context.Context) (n int) {
 }
 
 func (f *flipper) leader(ctx context.Context) int {
-	for _, t := range f.c.targets() {
+	for _, t := range f.c.Targets() {
 		if v := (&watch{http: f.http}).ask(ctx, t); v.leads() {
-			return t.index
+			return t.Index
 		}
 	}
 	return -1
@@ -438,14 +440,14 @@ func (f *flipper) leader(ctx context.Context) int {
 func (f *flipper) compare(ctx context.Context, streams []*stream) string {
 	for _, stream := range streams {
 		want := f.load.book.acknowledged(stream)
-		for _, t := range f.c.targets() {
+		for _, t := range f.c.Targets() {
 			got, ok := f.read(ctx, t, stream.name)
 			if !ok {
 				continue
 			}
 			for n, id := range want {
 				if got[n] != id {
-					return fmt.Sprintf("event %d of %s is %q on %s, %s was acknowledged", n, stream.name, got[n], t.name, id)
+					return fmt.Sprintf("event %d of %s is %q on %s, %s was acknowledged", n, stream.name, got[n], t.Name, id)
 				}
 			}
 		}
@@ -454,7 +456,7 @@ func (f *flipper) compare(ctx context.Context, streams []*stream) string {
 }
 
 // read reads a stream from a node.
-func (f *flipper) read(ctx context.Context, t target, stream string) (map[int64]string, bool) {
+func (f *flipper) read(ctx context.Context, t Target, stream string) (map[int64]string, bool) {
 	got := map[int64]string{}
 	for at := int64(0); ; {
 		a, err := exchange(ctx, f.http, t, read(fmt.Sprintf("/streams/%s/%d/forward/1000?embed=rich", stream, at), false, 0), 5*time.Second)
@@ -480,8 +482,8 @@ func (f *flipper) read(ctx context.Context, t target, stream string) (map[int64]
 
 // conclude starts all nodes again, so that they look at all their files, and compares everything.
 func (f *flipper) conclude(ctx context.Context) error {
-	for i := range f.c.voters() {
-		if err := errors.Join(f.c.kill(i), f.c.start(ctx, i)); err != nil {
+	for i := range f.c.Voters() {
+		if err := errors.Join(f.c.Kill(i), f.c.Start(ctx, i)); err != nil {
 			return err
 		}
 		f.whole(ctx, flipRecover)

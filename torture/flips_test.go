@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 func TestKindsOfFiles(t *testing.T) {
@@ -32,7 +33,7 @@ func TestFlipBit(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
 	check.Must(t, os.WriteFile(name, []byte{0, 0x40, 0}, 0o600))
 	for range 3 {
-		check.Must(t, check.Err(flipBit(name, 14)))
+		check.Must(t, check.Err(flipBit(vfs.OS, name, 14)))
 	}
 	if b, err := os.ReadFile(name); err != nil || b[0] != 0 || b[1] != 0 || b[2] != 0 {
 		t.Errorf("%x, %v", b, err)

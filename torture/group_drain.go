@@ -29,7 +29,7 @@ func (r *round) drainGroups(ctx context.Context) {
 	if r.subs.drain(ctx) {
 		r.line.add(happenedPhase, "consumers have drained all groups after %s", seconds(r.line.now()-begun))
 	}
-	if !r.c.can().processes { // A given cluster is not left with groups of ours.
+	if !r.c.Can().Processes { // A given cluster is not left with groups of ours.
 		r.subs.remove(ctx)
 	}
 }

@@ -92,7 +92,7 @@ func (r *indexer) indexPage(a *answer) *page {
 }
 
 // staying returns the events of the run that the index must have for ever.
-func (r *indexer) staying(from target, entries []entry) (refs []ref) {
+func (r *indexer) staying(from Target, entries []entry) (refs []ref) {
 	for i := range entries {
 		f := r.book.read(&entries[i], r.place(from))
 		if !f.ref.isForeign() && !f.stream.fluid {
@@ -163,7 +163,7 @@ func found(a *answer) (entries []entry, _ error) {
 
 // readIndexes lets the indexers see the rest, and reads all indexes from all nodes: each must have
 // exactly the events of the log. The log was read before.
-func readIndexes(ctx context.Context, l *load, nodes []target) {
+func readIndexes(ctx context.Context, l *load, nodes []Target) {
 	if len(l.indexers) == 0 {
 		return
 	}
@@ -177,12 +177,12 @@ func readIndexes(ctx context.Context, l *load, nodes []target) {
 			want[l.ids.label(f.ref)] = append(want[l.ids.label(f.ref)], f.ref)
 		}
 	}
-	end := func(r *indexer, t target, who string) bool {
+	end := func(r *indexer, t Target, who string) bool {
 		f := finalReader{l, t}
 		for n := indexPage; n > 0; {
 			var err error
 			if n, err = r.follow(func(q client.Request) (*answer, error) { return f.answer(ctx, q) }); err != nil {
-				l.find.add(kindHeal, "%s: %s cannot be read: %v", t.name, r.name, err)
+				l.find.add(kindHeal, "%s: %s cannot be read: %v", t.Name, r.name, err)
 				return false
 			}
 		}
@@ -199,7 +199,7 @@ func readIndexes(ctx context.Context, l *load, nodes []target) {
 	}
 	for _, t := range nodes {
 		for i := range tagCount + 1 {
-			if !end(&indexer{worker: l.worker(indexes), index: l.index(i), queries: i%2 == 0}, t, t.name) {
+			if !end(&indexer{worker: l.worker(indexes), index: l.index(i), queries: i%2 == 0}, t, t.Name) {
 				break
 			}
 		}
@@ -246,7 +246,7 @@ func (t *transferer) finds(ctx context.Context, a told, r ref) {
 	case err != nil || got.Status != http.StatusOK && got.Status != http.StatusNotFound:
 		t.count.add(ofIndexes, "failed", 1)
 	case got.Status == http.StatusNotFound:
-		t.find.add(kindFound, "%s acknowledged id %s at position %d, and does not find it at %s: %s", a.from.name, t.ids.id(r), a.position, path, got)
+		t.find.add(kindFound, "%s acknowledged id %s at position %d, and does not find it at %s: %s", a.from.Name, t.ids.id(r), a.position, path, got)
 	default:
 		t.count.add(ofIndexes, "foundAtOnce", 1)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/lab"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // Ports of every node; each has an address of its own.
@@ -106,17 +107,17 @@ func (c *labCluster) giveDisk(h *lab.Host) error {
 	return nil
 }
 
-func (c *labCluster) voters() int { return c.o.nodes }
+func (c *labCluster) Voters() int { return c.o.nodes }
 
-func (c *labCluster) can() abilities {
-	return abilities{processes: true, network: c.lab.NoLinks() == nil, disk: c.o.diskFaults, hang: c.hangs}
+func (c *labCluster) Can() Abilities {
+	return Abilities{Processes: true, Network: c.lab.NoLinks() == nil, Disk: c.o.diskFaults, Hang: c.hangs}
 }
 
-func (c *labCluster) targets() []target {
-	var list []target
+func (c *labCluster) Targets() []Target {
+	var list []Target
 	for i, m := range c.members {
 		if i < c.o.nodes || m.wants() {
-			list = append(list, target{name: nodeName(i), base: "http://" + m.host.Addr() + ":" + strconv.Itoa(nodePort), index: i})
+			list = append(list, Target{Name: nodeName(i), Base: "http://" + m.host.Addr() + ":" + strconv.Itoa(nodePort), Index: i})
 		}
 	}
 	return list
@@ -159,7 +160,7 @@ func (c *labCluster) arguments(i int) []string {
 	return append(args, c.o.nodeOptions...)
 }
 
-func (c *labCluster) start(ctx context.Context, i int) error {
+func (c *labCluster) Start(ctx context.Context, i int) error {
 	m := c.members[i]
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,32 +213,32 @@ func (m *member) take() *lab.Process {
 	return m.process
 }
 
-func (c *labCluster) kill(i int) error {
+func (c *labCluster) Kill(i int) error {
 	if p := c.members[i].take(); p != nil {
 		return p.Kill()
 	}
 	return nil
 }
 
-// errStop says that a node did not end as it should when it was asked to.
-var errStop = errors.New("did not stop in order")
+// ErrStop says that a node did not end as it should when it was asked to.
+var ErrStop = errors.New("did not stop in order")
 
-func (c *labCluster) terminate(_ context.Context, i int) error {
+func (c *labCluster) Terminate(_ context.Context, i int) error {
 	p := c.members[i].take()
 	if p == nil {
 		return nil
 	}
 	if err := p.Terminate(stopLimit); err != nil {
-		return fmt.Errorf("%w: %w\n%s", errStop, err, lastOf(p.Output()))
+		return fmt.Errorf("%w: %w\n%s", ErrStop, err, lastOf(p.Output()))
 	}
 	if code := p.ExitCode(); code != 0 {
-		return fmt.Errorf("%w: exit code %d\n%s", errStop, code, lastOf(p.Output()))
+		return fmt.Errorf("%w: exit code %d\n%s", ErrStop, code, lastOf(p.Output()))
 	}
 	return nil
 }
 
-func (c *labCluster) pause(i int) error  { return c.signal(i, (*lab.Process).Pause) }
-func (c *labCluster) resume(i int) error { return c.signal(i, (*lab.Process).Resume) }
+func (c *labCluster) Pause(i int) error  { return c.signal(i, (*lab.Process).Pause) }
+func (c *labCluster) Resume(i int) error { return c.signal(i, (*lab.Process).Resume) }
 
 func (c *labCluster) signal(i int, send func(*lab.Process) error) error {
 	m := c.members[i]
@@ -252,14 +253,14 @@ func (c *labCluster) signal(i int, send func(*lab.Process) error) error {
 	return nil
 }
 
-func (c *labCluster) running(i int) bool {
+func (c *labCluster) Running(i int) bool {
 	m := c.members[i]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.alive()
 }
 
-func (c *labCluster) wipe(i int, onlyRaft bool) error {
+func (c *labCluster) Wipe(i int, onlyRaft bool) error {
 	m := c.members[i]
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -274,49 +275,54 @@ func (c *labCluster) wipe(i int, onlyRaft bool) error {
 
 // end of a link as the laboratory knows it.
 func (c *labCluster) end(i int) *lab.Host {
-	if i == clientSide {
+	if i == ClientSide {
 		return nil
 	}
 	return c.members[i].host
 }
 
-func (c *labCluster) shape(from, to int, s shape) error {
-	return c.lab.Link(c.end(from), c.end(to)).Set(lab.Rule{Cut: s.cut, Delay: s.delay, Jitter: s.jitter, Drop: s.drop})
+func (c *labCluster) Shape(from, to int, s Shape) error {
+	return c.lab.Link(c.end(from), c.end(to)).Set(lab.Rule{Cut: s.Cut, Delay: s.Delay, Jitter: s.Jitter, Drop: s.Drop})
 }
 
-func (c *labCluster) healNetwork() error {
+func (c *labCluster) HealNetwork() error {
 	if c.lab.NoLinks() != nil {
 		return nil
 	}
 	return c.lab.HealAll()
 }
 
-func (c *labCluster) fillDisk(i int, leave int64) error { return c.members[i].host.FillDisk(leave) }
-func (c *labCluster) freeDisk(i int) error              { return c.members[i].host.FreeDisk() }
+func (c *labCluster) FillDisk(i int, leave int64) error { return c.members[i].host.FillDisk(leave) }
+func (c *labCluster) FreeDisk(i int) error              { return c.members[i].host.FreeDisk() }
 
-func (c *labCluster) freezeDisk(i int) error { return c.members[i].host.FreezeDisk() }
-func (c *labCluster) thawDisk(i int) error   { return c.members[i].host.ThawDisk() }
+func (c *labCluster) FreezeDisk(i int) error { return c.members[i].host.FreezeDisk() }
+func (c *labCluster) ThawDisk(i int) error   { return c.members[i].host.ThawDisk() }
 
 // clock is the file of a node's clock. It is not on the node's disk, which may be full or hang.
 func (c *labCluster) clock(i int) string {
 	return filepath.Join(c.lab.Dir(), fmt.Sprintf("clock-%d", i))
 }
 
-func (c *labCluster) setClock(i int, offset time.Duration) error {
+func (c *labCluster) SetClock(i int, offset time.Duration) error {
 	return setClock(c.clock(i), offset)
 }
 
-func (c *labCluster) verify(ctx context.Context, i int) error {
+func (c *labCluster) Verify(ctx context.Context, i int) error {
 	m := c.members[i]
 	if _, err := os.Stat(m.data()); errors.Is(err, os.ErrNotExist) && i >= c.o.nodes {
 		return nil // A replica that never ran.
 	}
-	return c.check(ctx, m.data())
+	return c.Check(ctx, m.data())
 }
 
-func (c *labCluster) folder(i int) string { return c.members[i].data() }
+func (c *labCluster) Disk(i int) (vfs.FS, string) {
+	if i == ClientSide {
+		return vfs.OS, filepath.Join(c.lab.Dir(), "clients")
+	}
+	return vfs.OS, c.members[i].data()
+}
 
-func (c *labCluster) check(ctx context.Context, dir string) error {
+func (c *labCluster) Check(ctx context.Context, dir string) error {
 	out, err := exec.CommandContext(ctx, c.o.binary, "verify", "--db", dir).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("annals verify --db %s: %w\n%s", dir, err, lastOf(string(out)))
@@ -325,19 +331,19 @@ func (c *labCluster) check(ctx context.Context, dir string) error {
 }
 
 // serve makes the copy a cluster of one.
-func (c *labCluster) serve(ctx context.Context, dir string) (target, func() error, error) {
+func (c *labCluster) Serve(ctx context.Context, dir string) (Target, func() error, error) {
 	h := c.members[0].host
 	args := []string{"node", "--db", dir, "--log", dir + "-log", "--insecure", "--cluster-size", "1", "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
 		"--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort), "--discover-via-dns=false"}
 	p, err := h.Start(ctx, lab.Command{Path: c.o.binary, Args: args})
 	if err != nil {
-		return target{}, nil, err
+		return Target{}, nil, err
 	}
-	t := target{base: "http://" + h.Addr() + ":" + strconv.Itoa(nodePort), index: -1}
+	t := Target{Base: "http://" + h.Addr() + ":" + strconv.Itoa(nodePort), Index: -1}
 	return t, func() error { return p.Terminate(stopLimit) }, nil
 }
 
-func (c *labCluster) logTail(i int) string {
+func (c *labCluster) LogTail(i int) string {
 	m := c.members[i]
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -347,7 +353,7 @@ func (c *labCluster) logTail(i int) string {
 	return lastOf(m.process.Output())
 }
 
-func (c *labCluster) close() error {
+func (c *labCluster) Close() error {
 	for _, m := range c.members {
 		m.take()
 	}
@@ -366,4 +372,4 @@ func lastOf(text string) string {
 	return "...\n" + text
 }
 
-var _ cluster = (*labCluster)(nil)
+var _ Cluster = (*labCluster)(nil)

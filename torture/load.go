@@ -39,6 +39,7 @@ type load struct {
 	timeout time.Duration
 	// pace is the mean pause of a writer between two operations.
 	pace time.Duration
+	slow float64 // as of the options
 
 	count tally
 	gaps  *gapRecorder
@@ -131,7 +132,7 @@ func (l *load) rest(ctx context.Context, d time.Duration) bool {
 }
 
 // place says where an answer came from.
-func (l *load) place(t target) place { return place{node: t.name, at: l.hist.now()} }
+func (l *load) place(t Target) place { return place{node: t.Name, at: l.hist.now()} }
 
 // plainStream returns a stream that is never deleted, so that readers may visit it.
 func (l *load) plainStream(name string) *stream {

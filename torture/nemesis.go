@@ -21,12 +21,13 @@ const cureLimit = 2 * time.Minute
 // nemesis breaks the cluster by a schedule that follows from the seed and from who leads at the
 // time. One fault is active at a time, now and then two.
 type nemesis struct {
-	c      cluster
+	c      Cluster
 	watch  *watch
 	line   *timeline
 	find   *findings
 	rng    *rand.Rand
 	faults []fault
+	slow   float64 // as of the options
 	// changed is called when nodes come or go.
 	changed func()
 
@@ -44,7 +45,7 @@ type nemesis struct {
 	err         error // that no fault explains: the laboratory failed
 }
 
-func newNemesis(c cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
+func newNemesis(c Cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
 	n := &nemesis{
 		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)),
 		rebuilding: -1, wiped: map[int]int64{}, changed: changed,
@@ -72,7 +73,7 @@ func (n *nemesis) run(ctx context.Context) {
 	if len(n.faults) == 0 {
 		return
 	}
-	for n.err == nil && clock.Sleep(ctx, time.Duration(500+n.rng.IntN(2500))*time.Millisecond) == nil {
+	for n.err == nil && clock.Sleep(ctx, slower(time.Duration(500+n.rng.IntN(2500))*time.Millisecond, n.slow)) == nil {
 		n.revive(ctx)
 		strokes := []*stroke{n.strike(ctx, nil)}
 		if len(n.faults) > 1 && n.rng.IntN(5) == 0 && strokes[0] != nil {
@@ -157,7 +158,7 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 // fail sorts an error, if it is one: a node that does not stop in order is the node's fault,
 // anything else the laboratory's.
 func (n *nemesis) fail(err error) {
-	if errors.Is(err, errStop) {
+	if errors.Is(err, ErrStop) {
 		n.find.add(kindStop, "%v", err)
 		return
 	}
@@ -176,13 +177,13 @@ func (n *nemesis) ended(node, code int, tail string) {
 
 // revive starts voters that do not run although no fault is active.
 func (n *nemesis) revive(ctx context.Context) {
-	if !n.c.can().processes {
+	if !n.c.Can().Processes {
 		return
 	}
-	for i := range n.c.voters() {
-		if !n.c.running(i) {
+	for i := range n.c.Voters() {
+		if !n.c.Running(i) {
 			n.line.add(happenedNode, "%s is started again", nodeName(i))
-			if err := n.c.start(ctx, i); err != nil && ctx.Err() == nil {
+			if err := n.c.Start(ctx, i); err != nil && ctx.Err() == nil {
 				n.fail(err)
 			}
 		}
@@ -191,15 +192,15 @@ func (n *nemesis) revive(ctx context.Context) {
 
 // heal undoes everything that can be undone.
 func (n *nemesis) heal(ctx context.Context) error {
-	err := n.c.healNetwork()
-	if n.c.can().processes {
-		for i := range n.c.voters() {
-			err = errors.Join(err, n.c.resume(i))
-			if n.c.can().hang {
-				err = errors.Join(err, n.c.thawDisk(i))
+	err := n.c.HealNetwork()
+	if n.c.Can().Processes {
+		for i := range n.c.Voters() {
+			err = errors.Join(err, n.c.Resume(i))
+			if n.c.Can().Hang {
+				err = errors.Join(err, n.c.ThawDisk(i))
 			}
-			if n.c.can().disk {
-				err = errors.Join(err, n.c.freeDisk(i))
+			if n.c.Can().Disk {
+				err = errors.Join(err, n.c.FreeDisk(i))
 			}
 		}
 		n.revive(ctx)
@@ -210,10 +211,10 @@ func (n *nemesis) heal(ctx context.Context) error {
 
 // leader returns the node that leads, or any node when none does.
 func (n *nemesis) leader() int {
-	if leader, _ := n.watch.leading(); leader >= 0 && leader < n.c.voters() {
+	if leader, _ := n.watch.leading(); leader >= 0 && leader < n.c.Voters() {
 		return leader
 	}
-	return n.rng.IntN(n.c.voters())
+	return n.rng.IntN(n.c.Voters())
 }
 
 // anyVoter returns a voter, half of the time the leader.
@@ -221,12 +222,12 @@ func (n *nemesis) anyVoter() int {
 	if n.rng.IntN(2) == 0 {
 		return n.leader()
 	}
-	return n.rng.IntN(n.c.voters())
+	return n.rng.IntN(n.c.Voters())
 }
 
 // follower returns a voter that does not lead.
 func (n *nemesis) follower() int {
-	v := n.c.voters()
+	v := n.c.Voters()
 	return (n.leader() + 1 + n.rng.IntN(max(v-1, 1))) % v
 }
 
@@ -241,9 +242,9 @@ func (n *nemesis) role(node int) string {
 // others lists the nodes except one, without the client side.
 func (n *nemesis) others(node int) []int {
 	var all []int
-	for _, t := range n.c.targets() {
-		if t.index != node {
-			all = append(all, t.index)
+	for _, t := range n.c.Targets() {
+		if t.Index != node {
+			all = append(all, t.Index)
 		}
 	}
 	return all
@@ -251,7 +252,7 @@ func (n *nemesis) others(node int) []int {
 
 // rebuilt says whether no disk is still destroyed.
 func (n *nemesis) rebuilt(ctx context.Context) bool {
-	if n.rebuilding >= 0 && n.watch.caughtUp(ctx, n.c.targets(), n.rebuilding) == nil {
+	if n.rebuilding >= 0 && n.watch.caughtUp(ctx, n.c.Targets(), n.rebuilding) == nil {
 		n.line.add(happenedNode, "%s has caught up again", nodeName(n.rebuilding))
 		n.rebuilding = -1
 	}
@@ -259,7 +260,7 @@ func (n *nemesis) rebuilt(ctx context.Context) bool {
 }
 
 // logEnd asks a node where its log ends.
-func logEnd(ctx context.Context, h *client.Client, t target, leader bool) (int64, error) {
+func logEnd(ctx context.Context, h *client.Client, t Target, leader bool) (int64, error) {
 	a, err := exchange(ctx, h, t, read(allHead, leader, 0), 3*time.Second)
 	if err != nil {
 		return 0, err
@@ -278,7 +279,7 @@ var errNotYet = errors.New("not yet")
 
 // caughtUp returns nil when a node has everything that the leader had a moment ago and says that it
 // follows.
-func (w *watch) caughtUp(ctx context.Context, list []target, node int) error {
+func (w *watch) caughtUp(ctx context.Context, list []Target, node int) error {
 	leader, ok := w.leads(list)
 	if !ok {
 		return fmt.Errorf("%w: no node leads", errNotYet)
@@ -287,7 +288,7 @@ func (w *watch) caughtUp(ctx context.Context, list []target, node int) error {
 	if err != nil {
 		return fmt.Errorf("leader: %w", err)
 	}
-	at := slices.IndexFunc(list, func(t target) bool { return t.index == node })
+	at := slices.IndexFunc(list, func(t Target) bool { return t.Index == node })
 	if at < 0 { // It has ended since.
 		return fmt.Errorf("%w: %s is not there", errNotYet, nodeName(node))
 	}

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // fakeCluster notes what is done to it and can tell when that is not allowed.
 type fakeCluster struct {
-	able  abilities
+	able  Abilities
 	nodes int
 
 	mu     sync.Mutex
@@ -24,14 +25,14 @@ type fakeCluster struct {
 	full   map[int]bool
 	frozen map[int]bool
 	skewed map[int]time.Duration
-	shaped map[cut]shape
+	shaped map[cut]Shape
 	struck map[string]int
 }
 
 func newFake(nodes int) *fakeCluster {
 	f := &fakeCluster{
-		nodes: nodes, able: abilities{processes: true, network: true, disk: true, hang: true},
-		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, frozen: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]shape{}, struck: map[string]int{},
+		nodes: nodes, able: Abilities{Processes: true, Network: true, Disk: true, Hang: true},
+		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, frozen: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]Shape{}, struck: map[string]int{},
 	}
 	for i := range nodes {
 		f.runs[i] = true
@@ -45,29 +46,29 @@ func (f *fakeCluster) note(what string) func() {
 	return f.mu.Unlock
 }
 
-func (f *fakeCluster) targets() []target {
+func (f *fakeCluster) Targets() []Target {
 	defer f.note("targets")()
-	var list []target
+	var list []Target
 	for i := range f.nodes + 1 {
 		if i < f.nodes || f.runs[i] {
-			list = append(list, target{name: nodeName(i), base: "http://unused.invalid", index: i})
+			list = append(list, Target{Name: nodeName(i), Base: "http://unused.invalid", Index: i})
 		}
 	}
 	return list
 }
-func (f *fakeCluster) voters() int    { return f.nodes }
-func (f *fakeCluster) can() abilities { return f.able }
-func (f *fakeCluster) start(_ context.Context, i int) error {
+func (f *fakeCluster) Voters() int    { return f.nodes }
+func (f *fakeCluster) Can() Abilities { return f.able }
+func (f *fakeCluster) Start(_ context.Context, i int) error {
 	defer f.note("start")()
 	f.runs[i] = true
 	return nil
 }
-func (f *fakeCluster) kill(i int) error {
+func (f *fakeCluster) Kill(i int) error {
 	defer f.note("kill")()
 	f.runs[i], f.paused[i] = false, false
 	return f.frees(i)
 }
-func (f *fakeCluster) terminate(_ context.Context, i int) error {
+func (f *fakeCluster) Terminate(_ context.Context, i int) error {
 	defer f.note("terminate")()
 	f.runs[i], f.paused[i] = false, false
 	return f.frees(i)
@@ -80,28 +81,28 @@ func (f *fakeCluster) frees(i int) error {
 	}
 	return nil
 }
-func (f *fakeCluster) pause(i int) error {
+func (f *fakeCluster) Pause(i int) error {
 	defer f.note("pause")()
 	f.paused[i] = f.runs[i]
 	return f.frees(i)
 }
-func (f *fakeCluster) resume(i int) error {
+func (f *fakeCluster) Resume(i int) error {
 	defer f.note("resume")()
 	f.paused[i] = false
 	return nil
 }
-func (f *fakeCluster) running(i int) bool {
+func (f *fakeCluster) Running(i int) bool {
 	defer f.note("running")()
 	return f.runs[i]
 }
-func (f *fakeCluster) wipe(i int, onlyRaft bool) error {
+func (f *fakeCluster) Wipe(i int, onlyRaft bool) error {
 	defer f.note(fmt.Sprintf("wipe raft only %t", onlyRaft))()
 	if f.runs[i] {
 		return fmt.Errorf("%s runs and is wiped", nodeName(i))
 	}
 	return nil
 }
-func (f *fakeCluster) shape(from, to int, s shape) error {
+func (f *fakeCluster) Shape(from, to int, s Shape) error {
 	defer f.note("shape")()
 	if from == to {
 		return fmt.Errorf("link from %d to itself", from)
@@ -109,44 +110,44 @@ func (f *fakeCluster) shape(from, to int, s shape) error {
 	f.shaped[cut{from, to}] = s
 	return nil
 }
-func (f *fakeCluster) healNetwork() error {
+func (f *fakeCluster) HealNetwork() error {
 	defer f.note("heal")()
 	clear(f.shaped)
 	return nil
 }
-func (f *fakeCluster) fillDisk(i int, _ int64) error {
+func (f *fakeCluster) FillDisk(i int, _ int64) error {
 	defer f.note("fill")()
 	f.full[i] = true
 	return f.frees(i)
 }
-func (f *fakeCluster) freeDisk(i int) error {
+func (f *fakeCluster) FreeDisk(i int) error {
 	defer f.note("free")()
 	f.full[i] = false
 	return f.frees(i)
 }
-func (f *fakeCluster) freezeDisk(i int) error {
+func (f *fakeCluster) FreezeDisk(i int) error {
 	defer f.note("freeze")()
 	f.frozen[i] = true
 	return nil
 }
-func (f *fakeCluster) thawDisk(i int) error {
+func (f *fakeCluster) ThawDisk(i int) error {
 	defer f.note("thaw")()
 	f.frozen[i] = false
 	return nil
 }
-func (f *fakeCluster) setClock(i int, offset time.Duration) error {
+func (f *fakeCluster) SetClock(i int, offset time.Duration) error {
 	defer f.note("clock")()
 	f.skewed[i] = offset
 	return nil
 }
-func (f *fakeCluster) verify(context.Context, int) error   { return nil }
-func (f *fakeCluster) folder(int) string                   { return "" }
-func (f *fakeCluster) check(context.Context, string) error { return nil }
-func (f *fakeCluster) serve(context.Context, string) (target, func() error, error) {
-	return target{}, nil, errNotNow
+func (f *fakeCluster) Verify(context.Context, int) error   { return nil }
+func (f *fakeCluster) Disk(int) (vfs.FS, string)           { return vfs.NewMem(), "" }
+func (f *fakeCluster) Check(context.Context, string) error { return nil }
+func (f *fakeCluster) Serve(context.Context, string) (Target, func() error, error) {
+	return Target{}, nil, errNotNow
 }
-func (f *fakeCluster) logTail(int) string { return "" }
-func (f *fakeCluster) close() error       { return nil }
+func (f *fakeCluster) LogTail(int) string { return "" }
+func (f *fakeCluster) Close() error       { return nil }
 
 // TestNemesis lets all faults strike for hours of a time that is not real. Whatever
 // was broken must be whole in the end, and no second disk may be destroyed while one is.
@@ -158,7 +159,7 @@ func TestNemesis(t *testing.T) {
 				c := newFake(nodes)
 				line := &timeline{start: time.Now()}
 				// No wire: no node ever catches up, and requests to resign go nowhere.
-				w := newWatch(newHTTP(noWire{}), c.targets, s.find, line)
+				w := newWatch(newHTTP(noWire{}), c.Targets, s.find, line)
 				w.leader, w.term = 0, 2
 				n := newNemesis(c, w, line, s.find, 7, allFaults(), func() {})
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
@@ -211,7 +212,7 @@ func TestScheduleFollowsSeed(t *testing.T) {
 			s := newScene(t)
 			c := newFake(3)
 			line := &timeline{start: time.Now()}
-			w := newWatch(newHTTP(noWire{}), c.targets, s.find, line)
+			w := newWatch(newHTTP(noWire{}), c.Targets, s.find, line)
 			w.leader, w.term = 1, 2
 			n := newNemesis(c, w, line, s.find, seed, allFaults(), func() {})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -234,7 +235,7 @@ func TestDied(t *testing.T) {
 	s := newScene(t)
 	line := &timeline{start: time.Now()}
 	c := newFake(3)
-	n := newNemesis(c, newWatch(nil, c.targets, s.find, line), line, s.find, 1, nil, func() {})
+	n := newNemesis(c, newWatch(nil, c.Targets, s.find, line), line, s.find, 1, nil, func() {})
 	n.diskTrouble.Store(true)
 	n.ended(1, 1, "no space left on device")
 	s.expect()

@@ -29,6 +29,13 @@ type options struct {
 	every                                   time.Duration
 	operations                              int
 
+	// slow is how many times as long pauses are as usual: those of clients and those between
+	// faults.
+	slow float64
+	dial dialer
+	// create makes the cluster, nil for the laboratory. It calls ended when a node ends by itself.
+	create func(ended func(node, code int, tail string)) (Cluster, error)
+
 	binary      string
 	nodeOptions []string
 	attach      []string

@@ -152,8 +152,8 @@ func TestProjector(t *testing.T) {
 				fake := &fakeProjections{answers: answers()}
 				c.change(fake.answers)
 				list := &targets{}
-				node := target{name: "node 1", base: "http://node"}
-				list.set([]target{node})
+				node := Target{Name: "node 1", Base: "http://node"}
+				list.set([]Target{node})
 				p := newProjector(newLoad(1, newHTTP(fake), s.hist, s.book, list), false)
 				err := p.create(t.Context())
 				if c.create != "" {

@@ -277,7 +277,7 @@ type categoryLink struct {
 }
 
 // read reads from one node what the projections wrote.
-func (p *projector) read(ctx context.Context, from target) {
+func (p *projector) read(ctx context.Context, from Target) {
 	err := p.each(ctx, from, p.out(), func(e *entry, at int64) error {
 		var body struct {
 			N  int64  `json:"n"`
@@ -302,12 +302,12 @@ func (p *projector) read(ctx context.Context, from target) {
 		})
 	}
 	if err != nil {
-		p.find.add(kindHeal, "%s: what projections wrote cannot be read: %v", from.name, err)
+		p.find.add(kindHeal, "%s: what projections wrote cannot be read: %v", from.Name, err)
 	}
 }
 
 // each reads a stream that a projection writes, links resolved, to its end.
-func (p *projector) each(ctx context.Context, from target, stream string, take func(e *entry, at int64) error) error {
+func (p *projector) each(ctx context.Context, from Target, stream string, take func(e *entry, at int64) error) error {
 	r := finalReader{p.load, from}
 	_, err := r.stream(ctx, stream, func(next int64, entries []entry) (int64, error) {
 		for i := range entries {

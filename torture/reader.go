@@ -58,7 +58,7 @@ func (v *visitor) turn(ctx context.Context) time.Duration {
 }
 
 // page reads a page from one node. It returns nil when there is none.
-func (v *visitor) page(ctx context.Context, to target, path string) (*page, target) {
+func (v *visitor) page(ctx context.Context, to Target, path string) (*page, Target) {
 	a, err := v.do(ctx, to, read(path, false, 0))
 	if err != nil {
 		v.count.add(ofReads, "failed", 1)

@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 const (
@@ -78,7 +78,7 @@ func (r *redactor) some() (of ref, name string, ok bool) {
 	return of, fmt.Sprintf("%d@%s", number, stream.name), of != 0 && !of.isForeign()
 }
 
-func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
+func (r *redactor) redact(ctx context.Context, t Target, of ref, name string) {
 	body, err := json.Marshal(map[string]any{"events": []string{name}, "reason": "torture"})
 	if err != nil {
 		return
@@ -93,7 +93,7 @@ func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
 		r.count.add(ofRedactions, "refused", 1)
 	case a.Status == http.StatusOK && (bytes.Contains(a.Body, []byte(`"redacted"`)) || bytes.Contains(a.Body, []byte(`"already"`))):
 		r.count.add(ofRedactions, "done", 1)
-		r.done = append(r.done, redaction{node: t.index, of: of, name: name, at: at})
+		r.done = append(r.done, redaction{node: t.Index, of: of, name: name, at: at})
 	default:
 		r.find.add(kindAnswer, "POST %s for %s: %s", redactPath, name, a)
 	}
@@ -101,7 +101,7 @@ func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
 
 // search looks for redacted data in all files of the nodes that redacted them. A node whose disk
 // was destroyed since has data of other nodes. The nodes have ended.
-func (r *redactor) search(c cluster, wiped map[int]int64) error {
+func (r *redactor) search(c Cluster, wiped map[int]int64) error {
 	byNode := map[int][]redaction{}
 	for _, one := range r.done {
 		if one.at > wiped[one.node] {
@@ -115,11 +115,9 @@ func (r *redactor) search(c cluster, wiped map[int]int64) error {
 			data := r.ids.data(one.of)
 			texts[i] = []byte(data[:min(searched, len(data))])
 		}
-		err := filepath.WalkDir(c.folder(node), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return err
-			}
-			b, err := os.ReadFile(path)
+		files, folder := c.Disk(node)
+		err := eachFile(files, folder, func(path string) error {
+			b, err := vfs.ReadFile(files, path)
 			if err != nil {
 				return err
 			}
@@ -136,4 +134,21 @@ func (r *redactor) search(c cluster, wiped map[int]int64) error {
 		}
 	}
 	return nil
+}
+
+// eachFile calls visit for each file in a folder and those below.
+func eachFile(files vfs.FS, folder string, visit func(path string) error) error {
+	names, err := files.List(folder)
+	for _, name := range names {
+		path := filepath.Join(folder, name)
+		switch info, statErr := files.Stat(path); {
+		case statErr != nil:
+			err = errors.Join(err, statErr)
+		case info.IsDir():
+			err = errors.Join(err, eachFile(files, path, visit))
+		case info.Mode().IsRegular():
+			err = errors.Join(err, visit(path))
+		}
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // folderCluster is one whose nodes have files.
@@ -15,7 +16,7 @@ type folderCluster struct {
 	dir string
 }
 
-func (f *folderCluster) folder(int) string { return f.dir }
+func (f *folderCluster) Disk(int) (vfs.FS, string) { return vfs.OS, f.dir }
 
 // TestSearchForRedacted: data that are left in any file are found, unless the disk was destroyed
 // since.

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// summary is the result of a round.
-type summary struct {
+// Summary is the result of a round.
+type Summary struct {
 	Verdict string  `json:"verdict"`
 	Seed    uint64  `json:"seed"`
 	Nodes   int     `json:"nodes"`
@@ -52,10 +52,10 @@ const noViolation = "NO VIOLATION"
 // blameAfter is how long after its end a fault still answers for a gap.
 const blameAfter = int64(2 * time.Second)
 
-func (r *round) sum(linear linearity, verified int) *summary {
+func (r *round) sum(linear linearity, verified int) *Summary {
 	count := &r.load.count
-	s := &summary{
-		Verdict: noViolation, Seed: r.seed, Nodes: r.c.voters(), Seconds: time.Since(r.start).Seconds(),
+	s := &Summary{
+		Verdict: noViolation, Seed: r.seed, Nodes: r.c.Voters(), Seconds: time.Since(r.start).Seconds(),
 		Writes: count.of(ofWrites), Reads: count.of(ofReads), Groups: count.of(ofSubscriptions), Scavenges: count.of(ofScavenges),
 		Projections: count.of(ofProjections), Backups: count.of(ofBackups), Redactions: count.of(ofRedactions), Transfers: count.of(ofTransfers), Indexes: count.of(ofIndexes), Decisions: count.of(ofDecisions),
 		LogEvents: r.load.book.everSeen(), LeaderChanges: r.watch.leaderChanges(), Linearizability: linear, Verified: verified, HistoryFull: r.load.hist.full(),
@@ -75,13 +75,13 @@ func (r *round) sum(linear linearity, verified int) *summary {
 }
 
 // print writes the summary for people or for programs.
-func (s *summary) print(w io.Writer, asJSON bool) error {
+func (s *Summary) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(s)
 	}
-	_, err := io.WriteString(w, s.text())
+	_, err := io.WriteString(w, s.Text())
 	return err
 }
 
@@ -91,7 +91,8 @@ const (
 	shownViolations = 10 // of each kind
 )
 
-func (s *summary) text() string {
+// Text is the summary for people.
+func (s *Summary) Text() string {
 	var b strings.Builder
 	b.WriteString("timeline:\n")
 	for _, h := range s.Timeline[:min(len(s.Timeline), shownLines)] {

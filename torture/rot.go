@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // rotMargin is left alone at both ends of a chunk: without what stands there a node does not start.
@@ -19,6 +20,7 @@ const rotMargin = 4096
 // rot is bytes that changed on a disk.
 type rot struct {
 	node   int
+	files  vfs.FS
 	file   string
 	at     int64
 	is     byte
@@ -27,7 +29,7 @@ type rot struct {
 
 // healed says that the file was replaced.
 func (r *rot) healed() (bool, error) {
-	f, err := os.Open(r.file)
+	f, err := r.files.Open(r.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
@@ -45,15 +47,20 @@ func (r *rot) healed() (bool, error) {
 func strikeRot(pattern string, spared int, margin int64) func(context.Context, *nemesis) (string, func(context.Context) error, error) {
 	return func(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 		node := n.anyVoter()
-		if whole, err := n.sound(); err != nil || !whole || !n.c.running(node) || !n.rebuilt(ctx) {
+		if whole, err := n.sound(); err != nil || !whole || !n.c.Running(node) || !n.rebuilt(ctx) {
 			return "", nil, errors.Join(err, errNotNow)
 		}
-		files, err := filepath.Glob(filepath.Join(n.c.folder(node), filepath.FromSlash(pattern)))
-		if err != nil || len(files) <= spared {
-			return "", nil, errors.Join(err, errNotNow)
+		files, folder := n.c.Disk(node)
+		folder = filepath.Join(folder, path.Dir(pattern))
+		names, err := files.List(folder)
+		names = slices.DeleteFunc(names, func(name string) bool {
+			fits, _ := path.Match(path.Base(pattern), name)
+			return !fits
+		})
+		if len(names) <= spared || err != nil {
+			return "", nil, errNotNow
 		}
-		slices.Sort(files)
-		r := &rot{node: node, file: files[n.rng.IntN(len(files)-spared)], struck: n.line.now()}
+		r := &rot{node: node, files: files, file: filepath.Join(folder, names[n.rng.IntN(len(names)-spared)]), struck: n.line.now()}
 		n.rotten.Store(filepath.Base(r.file), true)
 		err = r.change(n.rng.Int64(), margin)
 		// A scavenge or a merge has just replaced it.
@@ -69,7 +76,7 @@ func strikeRot(pattern string, spared int, margin int64) func(context.Context, *
 			return what, nil, nil // Its readers meet it.
 		}
 		return what + ", and it is started again", func(ctx context.Context) error {
-			return errors.Join(n.c.terminate(ctx, node), n.c.start(ctx, node))
+			return errors.Join(n.c.Terminate(ctx, node), n.c.Start(ctx, node))
 		}, nil
 	}
 }
@@ -78,18 +85,19 @@ func strikeRot(pattern string, spared int, margin int64) func(context.Context, *
 func strikeIndexLoss(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	node := n.anyVoter()
 	what := n.role(node) + " ends and loses its index of postings"
-	end := n.c.kill
+	end := n.c.Kill
 	if n.rng.IntN(2) == 0 {
-		end = func(node int) error { return n.c.terminate(ctx, node) }
+		end = func(node int) error { return n.c.Terminate(ctx, node) }
 	}
 	err := end(node)
-	return what, func(ctx context.Context) error { return n.c.start(ctx, node) },
-		errors.Join(err, os.RemoveAll(filepath.Join(n.c.folder(node), "index", "postings")))
+	files, folder := n.c.Disk(node)
+	return what, func(ctx context.Context) error { return n.c.Start(ctx, node) },
+		errors.Join(err, files.RemoveAll(filepath.Join(folder, "index", "postings")))
 }
 
 // change changes a bit, chosen by chance, in the file.
 func (r *rot) change(chance, margin int64) error {
-	info, err := os.Stat(r.file)
+	info, err := r.files.Stat(r.file)
 	if err != nil {
 		return err
 	}
@@ -97,7 +105,7 @@ func (r *rot) change(chance, margin int64) error {
 		return errNotNow
 	}
 	r.at = margin + (chance&(1<<60-1))%(info.Size()-2*margin)
-	r.is, err = flipBit(r.file, 8*r.at+chance>>60)
+	r.is, err = flipBit(r.files, r.file, 8*r.at+chance>>60)
 	return err
 }
 
@@ -130,15 +138,15 @@ func (n *nemesis) restore(ctx context.Context, limit time.Duration) error {
 		}
 		if !restarted && n.line.now()-begun > int64(restorePatience) {
 			restarted = true
-			n.fail(n.c.terminate(ctx, n.rot.node))
-			n.fail(n.c.start(ctx, n.rot.node))
+			n.fail(n.c.Terminate(ctx, n.rot.node))
+			n.fail(n.c.Start(ctx, n.rot.node))
 			if n.err != nil {
 				return n.err
 			}
 		}
 		if clock.Sleep(ctx, 200*time.Millisecond) != nil {
 			n.find.add(kindHeal, "%s has not healed %s, whose byte %d changed at %s; it logged last:\n%s", nodeName(n.rot.node), n.rot.file,
-				n.rot.at, seconds(n.rot.struck), n.c.logTail(n.rot.node))
+				n.rot.at, seconds(n.rot.struck), n.c.LogTail(n.rot.node))
 			return nil
 		}
 	}

@@ -45,7 +45,7 @@ type round struct {
 	start time.Time
 	find  *findings
 	line  *timeline
-	c     cluster
+	c     Cluster
 	watch *watch
 	load  *load
 	http  *client.Client
@@ -62,17 +62,17 @@ type round struct {
 }
 
 // newRound prepares a round. c is nil for a cluster of its own in the laboratory.
-func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer, c cluster) *round {
+func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer, c Cluster) *round {
 	start := time.Now()
 	return &round{
 		o: o, seed: seed, faults: faults, dir: dir, out: out, c: c, startup: startupLimit,
-		start: start, find: newFindings(start), line: &timeline{start: start}, http: newHTTP(nil),
+		start: start, find: newFindings(start), line: &timeline{start: start}, http: newHTTP(o.dial.wire()),
 	}
 }
 
 // run does everything. An error means that the round could not be run; violations are in the
 // summary.
-func (r *round) run(ctx context.Context) (_ *summary, err error) {
+func (r *round) run(ctx context.Context) (_ *Summary, err error) {
 	defer r.http.Close()
 	defer func() {
 		if r.load != nil {
@@ -80,27 +80,33 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 		}
 	}()
 	var nem *nemesis // It is there before a node is started.
-	if r.c == nil {
-		r.c, err = newLabCluster(r.o, r.seed, filepath.Join(r.dir, "cluster"), func(node, code int, tail string) { nem.ended(node, code, tail) })
-		if err != nil {
-			return nil, fmt.Errorf("set up the laboratory: %w", err)
-		}
+	ended := func(node, code int, tail string) { nem.ended(node, code, tail) }
+	switch {
+	case r.c != nil:
+	case r.o.create != nil:
+		r.c, err = r.o.create(ended)
+	default:
+		r.c, err = newLabCluster(r.o, r.seed, filepath.Join(r.dir, "cluster"), ended)
 	}
-	defer func() { err = errors.Join(err, r.c.close()) }()
+	if err != nil {
+		return nil, fmt.Errorf("set up the laboratory: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.c.Close()) }()
 	nodes := &targets{}
-	changed := func() { nodes.set(r.c.targets()) }
+	changed := func() { nodes.set(r.c.Targets()) }
 	changed()
 	r.watch = newWatch(r.http, nodes.all, r.find, r.line)
 	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
+	r.watch.slow, nem.slow = r.o.slow, r.o.slow
 
 	watchCtx, stopWatch := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watch.run(watchCtx) })
 	defer watching.Wait()
 	defer stopWatch()
-	if r.c.can().processes {
-		for i := range r.c.voters() {
-			if err := r.c.start(ctx, i); err != nil {
+	if r.c.Can().Processes {
+		for i := range r.c.Voters() {
+			if err := r.c.Start(ctx, i); err != nil {
 				return nil, err
 			}
 		}
@@ -131,10 +137,10 @@ func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
 		}
 		return 0, fmt.Errorf("the cluster does not serve %s after its start: %s", r.startup, missing)
 	}
-	if r.c.can().processes {
+	if r.c.Can().Processes {
 		return 0, nil
 	}
-	if leader, ok := r.watch.leads(r.c.targets()); ok {
+	if leader, ok := r.watch.leads(r.c.Targets()); ok {
 		return logEnd(ctx, r.http, leader, true)
 	}
 	return 0, errors.New("the leader was lost at once")
@@ -144,7 +150,7 @@ func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
 func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origin int64) error {
 	l, links := newRun(r.seed, newHistory(r.start, int64(r.o.operations)), r.http, r.find, nodes, origin, r.o.consumers > 0, r.o.transfers, r.o.deciders)
 	hist := l.hist
-	r.load, l.timeout = l, r.o.timeout
+	r.load, l.timeout, l.slow, l.calls.dial = l, r.o.timeout, r.o.slow, r.o.dial
 	if r.o.rate > 0 {
 		l.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
 	}
@@ -157,7 +163,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	for range r.o.shedders {
 		r.shedders = append(r.shedders, newShedder(l, allStyles...))
 	}
-	ours := r.c.can().processes
+	ours := r.c.Can().Processes
 	if r.o.scavenges && ours {
 		r.scavenger = newScavenger(l)
 	}
@@ -165,7 +171,8 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 		r.redactor = newRedactor(l)
 	}
 	if r.o.backups && ours {
-		r.backer = newBacker(l, filepath.Join(r.dir, "backups"), nem.isRotten)
+		files, folder := r.c.Disk(ClientSide)
+		r.backer = newBacker(l, files, filepath.Join(folder, "backups"), nem.isRotten)
 	}
 	for i := range r.o.visitors {
 		newVisitor(l, i)
@@ -203,7 +210,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 
 // able says whether nodes can do what was asked of them. Those of a given cluster may lack it.
 func (r *round) able(err error) (bool, error) {
-	if client.HasStatus(err, http.StatusNotFound) && !r.c.can().processes {
+	if client.HasStatus(err, http.StatusNotFound) && !r.c.Can().Processes {
 		r.line.add(happenedPhase, "the nodes lack this, so it is not tested: %v", err)
 		return false, nil
 	}
@@ -273,11 +280,11 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 func (r *round) restart(ctx context.Context, what string) error {
 	r.line.add(happenedPhase, "kill -9 of all nodes, to judge %s", what)
 	var err error
-	for _, t := range r.c.targets() {
-		err = errors.Join(err, r.c.kill(t.index))
+	for _, t := range r.c.Targets() {
+		err = errors.Join(err, r.c.Kill(t.Index))
 	}
-	for i := range r.c.voters() {
-		err = errors.Join(err, r.c.start(ctx, i))
+	for i := range r.c.Voters() {
+		err = errors.Join(err, r.c.Start(ctx, i))
 	}
 	return err
 }
@@ -291,7 +298,7 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 	}
 	if r.projector != nil {
 		r.projector.drain(ctx)
-		if !r.c.can().processes {
+		if !r.c.Can().Processes {
 			r.projector.remove(ctx)
 		}
 	}
@@ -301,8 +308,8 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 	var point *scavengePoint
 	if r.scavenger != nil && healed {
 		begun := r.line.now()
-		if leader, ok := r.watch.leads(r.c.targets()); ok {
-			point = r.scavenger.scavengeAll(ctx, leader, r.c.targets())
+		if leader, ok := r.watch.leads(r.c.Targets()); ok {
+			point = r.scavenger.scavengeAll(ctx, leader, r.c.Targets())
 		}
 		if point != nil {
 			r.line.add(happenedPhase, "all nodes were scavenged up to point %d within %s", point.Number, seconds(r.line.now()-begun))
@@ -314,11 +321,11 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 		}
 		r.healed(ctx, nem)
 	}
-	nodes := r.c.targets()
+	nodes := r.c.Targets()
 	logs := readBack(ctx, r.load, nodes)
 	for _, t := range nodes {
 		if err := r.lookAtLimited(ctx, t); err != nil {
-			r.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
+			r.find.add(kindHeal, "%s cannot be read: %v", t.Name, err)
 		}
 	}
 	readIndexes(ctx, r.load, nodes)
@@ -361,9 +368,9 @@ func (r *round) missing(ctx context.Context, nem *nemesis, limit time.Duration) 
 	for {
 		nem.revive(ctx)
 		text := ""
-		for _, t := range r.c.targets() {
-			if err := r.watch.caughtUp(ctx, r.c.targets(), t.index); err != nil {
-				text += fmt.Sprintf("\n%s: %v", t.name, err)
+		for _, t := range r.c.Targets() {
+			if err := r.watch.caughtUp(ctx, r.c.Targets(), t.Index); err != nil {
+				text += fmt.Sprintf("\n%s: %v", t.Name, err)
 			}
 		}
 		if text == "" {
@@ -372,8 +379,8 @@ func (r *round) missing(ctx context.Context, nem *nemesis, limit time.Duration) 
 		if clock.Sleep(ctx, 200*time.Millisecond) == nil {
 			continue
 		}
-		for i := range r.c.voters() {
-			if tail := r.c.logTail(i); tail != "" {
+		for i := range r.c.Voters() {
+			if tail := r.c.LogTail(i); tail != "" {
 				text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
 			}
 		}
@@ -401,7 +408,7 @@ func (r *round) drain(following *sync.WaitGroup, abandon func()) {
 }
 
 // conclude ends the nodes, checks their files, and sums up.
-func (r *round) conclude(ctx context.Context) (*summary, error) {
+func (r *round) conclude(ctx context.Context) (*Summary, error) {
 	books := newLedger(r.load.hist, r.load.book)
 	books.check()
 	if r.subs != nil {
@@ -415,7 +422,7 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 		_ = porcupine.VisualizePath(m, info, filepath.Join(r.dir, "linear-"+stream+".html"))
 	})
 	verified := 0
-	if r.c.can().processes {
+	if r.c.Can().Processes {
 		var err error
 		if verified, err = r.verify(ctx); err != nil {
 			return nil, err
@@ -441,21 +448,21 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 func (r *round) verify(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
-	list := r.c.targets()
+	list := r.c.Targets()
 	order := rand.New(rand.NewPCG(r.seed, 4<<32)).Perm(len(list))
 	for _, i := range order {
-		if err := r.c.terminate(ctx, list[i].index); errors.Is(err, errStop) {
-			r.find.add(kindStop, "%s: %v", list[i].name, err)
+		if err := r.c.Terminate(ctx, list[i].Index); errors.Is(err, ErrStop) {
+			r.find.add(kindStop, "%s: %v", list[i].Name, err)
 		} else if err != nil {
 			return 0, err
 		}
 	}
 	for _, t := range list {
-		if err := r.c.verify(ctx, t.index); err != nil {
+		if err := r.c.Verify(ctx, t.Index); err != nil {
 			if ctx.Err() != nil {
-				return 0, fmt.Errorf("verify %s: %w", t.name, ctx.Err())
+				return 0, fmt.Errorf("verify %s: %w", t.Name, ctx.Err())
 			}
-			r.find.add(kindVerify, "%s: %v", t.name, err)
+			r.find.add(kindVerify, "%s: %v", t.Name, err)
 		}
 	}
 	return len(list), nil

@@ -24,7 +24,7 @@ import (
 )
 
 // torture runs the command against nodes of the built binary and returns what it prints.
-func torture(t *testing.T, args ...string) (s summary, err error) {
+func torture(t *testing.T, args ...string) (s Summary, err error) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("the laboratory needs Linux")
@@ -44,7 +44,7 @@ func torture(t *testing.T, args ...string) (s summary, err error) {
 		return s, err
 	}
 	check.Must(t, json.Unmarshal(stdout.Bytes(), &s), &stdout)
-	t.Logf("%s", s.text())
+	t.Logf("%s", s.Text())
 	if _, missing := os.Stat(keep); (missing == nil) != (len(s.Violations) > 0) {
 		t.Errorf("%d violations, and the folder for them: %v", len(s.Violations), missing)
 	}
@@ -62,9 +62,9 @@ func TestOneNode(t *testing.T) {
 func TestLongOneNode(t *testing.T) { oneNode(t, "none", 2) }
 
 // oneNode runs a round that says something, for so many seconds or longer.
-func oneNode(t *testing.T, faults string, seconds int) summary {
+func oneNode(t *testing.T, faults string, seconds int) Summary {
 	t.Helper()
-	isPoor := func(s *summary) bool {
+	isPoor := func(s *Summary) bool {
 		for _, n := range []int64{
 			s.Writes[written[done]], s.Writes["sentAgain"], s.Writes["deletes"], s.Reads["leader"], s.Reads["pages"],
 			s.Scavenges["started"], s.Scavenges["eventsRemoved"], s.Scavenges["finalPoints"], s.Scavenges["leadersAsked"], s.Scavenges["questions"],
@@ -102,7 +102,7 @@ func TestAttach(t *testing.T) {
 		if s.Writes[written[done]] == 0 || s.Verified != 0 || s.LogEvents == 0 || (s.Groups == nil) != (consumers == "0") {
 			t.Errorf("%+v", s)
 		}
-		to := target{base: p.URL(), login: url.UserPassword("admin", "changeit")}
+		to := Target{Base: p.URL(), Login: url.UserPassword("admin", "changeit")}
 		a, err := exchange(t.Context(), h, to, client.Request{Method: http.MethodGet, Path: "/subscriptions"}, time.Minute)
 		check.Must(t, err)
 		check.Equal(t, string(a.Body), "[]", "groups are left", a)

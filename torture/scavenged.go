@@ -30,7 +30,7 @@ const (
 
 // scavengeAll scavenges every node up to one point, the leader first, with all chunks executed. It
 // returns nil when that failed, which it has then reported, or is not possible.
-func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []target) *scavengePoint {
+func (s *scavenger) scavengeAll(ctx context.Context, first Target, nodes []Target) *scavengePoint {
 	ctx, cancel := context.WithTimeout(ctx, finalScavenge)
 	defer cancel()
 	if s.none {
@@ -38,7 +38,7 @@ func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []targe
 	}
 	known, err := s.newestPoint(ctx, first)
 	if err != nil {
-		s.find.add(kindHeal, "%s: read %s: %v", first.name, pointsStream, err)
+		s.find.add(kindHeal, "%s: read %s: %v", first.Name, pointsStream, err)
 		return nil
 	}
 	made := s.until(ctx, first, func(at *scavengeStatus) bool { return at.Point != nil && at.Point.Number > known }, "?threshold=-1&threads=2")
@@ -48,7 +48,7 @@ func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []targe
 	p := made.Point
 	whole := true
 	for _, t := range nodes {
-		if t.index != first.index {
+		if t.Index != first.Index {
 			at := s.until(ctx, t, func(at *scavengeStatus) bool { return at.Point != nil && at.Point.Number == p.Number }, "?syncOnly=true")
 			whole = whole && at != nil
 		}
@@ -62,7 +62,7 @@ func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []targe
 }
 
 // newestPoint returns the number of the newest scavenge point, -1 if there is none.
-func (s *scavenger) newestPoint(ctx context.Context, t target) (int64, error) {
+func (s *scavenger) newestPoint(ctx context.Context, t Target) (int64, error) {
 	reader := finalReader{s.load, t}
 	p, err := reader.page(ctx, streamHead(pointsStream, 1))
 	if err != nil || p == nil || len(p.Entries) == 0 {
@@ -72,7 +72,7 @@ func (s *scavenger) newestPoint(ctx context.Context, t target) (int64, error) {
 }
 
 // until starts runs on a node until one has ended well that is the wanted one.
-func (s *scavenger) until(ctx context.Context, t target, is func(*scavengeStatus) bool, query string) *scavengeStatus {
+func (s *scavenger) until(ctx context.Context, t Target, is func(*scavengeStatus) bool, query string) *scavengeStatus {
 	tries := 0
 	last := "it was never started"
 	for clock.Sleep(ctx, 20*time.Millisecond) == nil {
@@ -89,7 +89,7 @@ func (s *scavenger) until(ctx context.Context, t target, is func(*scavengeStatus
 		case at.Result == "Success" && tries > 0 && is(at):
 			return at
 		case at.Result == "Errored" && tries > 0:
-			s.find.add(kindScavenge, "%s: run %s on a calm cluster: %s", t.name, at.ID, at.Error)
+			s.find.add(kindScavenge, "%s: run %s on a calm cluster: %s", t.Name, at.ID, at.Error)
 			return nil
 		}
 		last = fmt.Sprintf("the last run is %+v", *at)
@@ -103,13 +103,13 @@ func (s *scavenger) until(ctx context.Context, t target, is func(*scavengeStatus
 			return nil
 		}
 	}
-	s.find.add(kindScavenge, "%s: no run succeeded as it was asked for, %d tries: %s", t.name, tries, last)
+	s.find.add(kindScavenge, "%s: no run succeeded as it was asked for, %d tries: %s", t.Name, tries, last)
 	return nil
 }
 
 // nodeLog is the log as one node shows it, up to the final point.
 type nodeLog struct {
-	node   target
+	node   Target
 	events []seen
 }
 
@@ -126,7 +126,7 @@ func (r *round) compareScavenged(logs []nodeLog, p *scavengePoint) {
 	for i, l := range logs {
 		events, found := below(l, p)
 		if !found {
-			r.find.add(kindLost, "%s does not show the scavenge point %d in its log", l.node.name, p.Number)
+			r.find.add(kindLost, "%s does not show the scavenge point %d in its log", l.node.Name, p.Number)
 			continue
 		}
 		r.asLimited(l.node, events, p, limits)
@@ -155,16 +155,16 @@ func below(l nodeLog, p *scavengePoint) ([]seen, bool) {
 }
 
 // sameEvents demands that two nodes show the same, and tells the first difference.
-func (r *round) sameEvents(a target, as []seen, b target, bs []seen) {
+func (r *round) sameEvents(a Target, as []seen, b Target, bs []seen) {
 	for i := range max(len(as), len(bs)) {
 		switch {
 		case i >= len(as):
-			r.find.add(kindDivergence, "scavenged up to the same point, %s shows %d events below it, and %s also %s", a.name, len(as), b.name, r.load.book.say(bs[i].fact))
+			r.find.add(kindDivergence, "scavenged up to the same point, %s shows %d events below it, and %s also %s", a.Name, len(as), b.Name, r.load.book.say(bs[i].fact))
 		case i >= len(bs):
-			r.find.add(kindDivergence, "scavenged up to the same point, %s shows %d events below it, and %s also %s", b.name, len(bs), a.name, r.load.book.say(as[i].fact))
+			r.find.add(kindDivergence, "scavenged up to the same point, %s shows %d events below it, and %s also %s", b.Name, len(bs), a.Name, r.load.book.say(as[i].fact))
 		case !as[i].same(bs[i].fact) || as[i].shape != bs[i].shape:
 			r.find.add(kindDivergence, "scavenged up to the same point, event %d of those left is %s on %s and %s on %s",
-				i, r.load.book.say(as[i].fact), a.name, r.load.book.say(bs[i].fact), b.name)
+				i, r.load.book.say(as[i].fact), a.Name, r.load.book.say(bs[i].fact), b.Name)
 		default:
 			continue
 		}
@@ -173,7 +173,7 @@ func (r *round) sameEvents(a target, as []seen, b target, bs []seen) {
 }
 
 // asLimited demands that of each limited stream exactly that is left which its limits leave.
-func (r *round) asLimited(node target, events []seen, p *scavengePoint, limits []*shed) {
+func (r *round) asLimited(node Target, events []seen, p *scavengePoint, limits []*shed) {
 	left := map[*stream]map[int64]seen{}
 	for _, e := range events {
 		if left[e.stream] == nil {
@@ -207,15 +207,15 @@ func (r *round) asLimited(node target, events []seen, p *scavengePoint, limits [
 			}
 			switch {
 			case there && gone:
-				r.find.add(kindRemains, "%s was scavenged up to point %d of %s and still shows %s", node.name, p.Number, p.Now.Format(time.RFC3339Nano), say(s, n))
+				r.find.add(kindRemains, "%s was scavenged up to point %d of %s and still shows %s", node.Name, p.Number, p.Now.Format(time.RFC3339Nano), say(s, n))
 			case there && shown.ref != s.refs[n]:
-				r.find.add(kindData, "%s shows id %s as %s", node.name, r.load.ids.id(shown.ref), say(s, n))
+				r.find.add(kindData, "%s shows id %s as %s", node.Name, r.load.ids.id(shown.ref), say(s, n))
 			case !there && !gone && !may:
-				r.find.add(kindRemoved, "%s lacks %s after it was scavenged up to point %d of %s", node.name, say(s, n), p.Number, p.Now.Format(time.RFC3339Nano))
+				r.find.add(kindRemoved, "%s lacks %s after it was scavenged up to point %d of %s", node.Name, say(s, n), p.Number, p.Now.Format(time.RFC3339Nano))
 			}
 		}
 		if _, tombstone := left[s.stream][math.MaxInt64]; tombstone != s.hard {
-			r.find.add(kindRemoved, "%s: a tombstone of %s is there: %t; it was deleted for good: %t", node.name, s.name, tombstone, s.hard)
+			r.find.add(kindRemoved, "%s: a tombstone of %s is there: %t; it was deleted for good: %t", node.Name, s.name, tombstone, s.hard)
 		}
 	}
 	r.oneMetadata(node, left, limits)
@@ -223,10 +223,10 @@ func (r *round) asLimited(node target, events []seen, p *scavengePoint, limits [
 
 // oneMetadata demands that of all metadata streams the newest record is left alone, and none of
 // what is deleted for good.
-func (r *round) oneMetadata(node target, left map[*stream]map[int64]seen, limits []*shed) {
+func (r *round) oneMetadata(node Target, left map[*stream]map[int64]seen, limits []*shed) {
 	for stream, records := range left {
 		if strings.HasPrefix(stream.name, "$$") && len(records) > 1 {
-			r.find.add(kindRemains, "%s was scavenged and still shows %d events of %s", node.name, len(records), stream.name)
+			r.find.add(kindRemains, "%s was scavenged and still shows %d events of %s", node.Name, len(records), stream.name)
 		}
 	}
 	for _, s := range limits {
@@ -239,13 +239,13 @@ func (r *round) oneMetadata(node target, left map[*stream]map[int64]seen, limits
 			if n > want {
 				kind = kindRemains
 			}
-			r.find.add(kind, "%s shows %d metadata records of %s after it was scavenged, want %d", node.name, n, s.name, want)
+			r.find.add(kind, "%s shows %d metadata records of %s after it was scavenged, want %d", node.Name, n, s.name, want)
 		}
 	}
 }
 
 // lookAtLimited reads all limited streams of one node to their beginnings.
-func (r *round) lookAtLimited(ctx context.Context, t target) error {
+func (r *round) lookAtLimited(ctx context.Context, t Target) error {
 	reader := finalReader{r.load, t}
 	for _, e := range r.shedders {
 		for i := range e.streams {
@@ -265,17 +265,17 @@ func (r *round) lookAtLimited(ctx context.Context, t target) error {
 
 // decisions asks every node, as the leader, questions with only one right answer: a node must
 // decide about removed events as if they were there.
-func (r *round) decisions(ctx context.Context, nodes []target) error {
+func (r *round) decisions(ctx context.Context, nodes []Target) error {
 	ctx, cancel := context.WithTimeout(ctx, askingLimit)
 	defer cancel()
 	asked := map[int]bool{}
 	tries := 0 // since a node was asked
-	for len(asked) < r.c.voters() {
+	for len(asked) < r.c.Voters() {
 		leader, ok := r.watch.leads(nodes)
-		if ok && !asked[leader.index] && r.interrogate(ctx, leader) {
-			asked[leader.index], tries = true, 0
+		if ok && !asked[leader.Index] && r.interrogate(ctx, leader) {
+			asked[leader.Index], tries = true, 0
 		}
-		if ok && len(asked) < r.c.voters() {
+		if ok && len(asked) < r.c.Voters() {
 			if err := r.replace(ctx, leader, asked, tries); err != nil {
 				return err
 			}
@@ -286,21 +286,21 @@ func (r *round) decisions(ctx context.Context, nodes []target) error {
 		}
 	}
 	r.load.count.add(ofScavenges, "leadersAsked", len(asked))
-	r.line.add(happenedPhase, "%d of %d nodes were asked as the leader", len(asked), r.c.voters())
+	r.line.add(happenedPhase, "%d of %d nodes were asked as the leader", len(asked), r.c.Voters())
 	return nil
 }
 
 // replace makes the leader resign. If that did not help before, it stops as many nodes that have
 // already led as a majority can do without, so that another node has to lead.
-func (r *round) replace(ctx context.Context, leader target, asked map[int]bool, tries int) (err error) {
-	spare := (r.c.voters() - 1) / 2
-	for i := range r.c.voters() {
-		if tries > 0 && asked[i] && i != leader.index && spare > 0 {
+func (r *round) replace(ctx context.Context, leader Target, asked map[int]bool, tries int) (err error) {
+	spare := (r.c.Voters() - 1) / 2
+	for i := range r.c.Voters() {
+		if tries > 0 && asked[i] && i != leader.Index && spare > 0 {
 			spare--
-			if err := r.c.kill(i); err != nil {
+			if err := r.c.Kill(i); err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, r.c.start(context.WithoutCancel(ctx), i)) }()
+			defer func() { err = errors.Join(err, r.c.Start(context.WithoutCancel(ctx), i)) }()
 		}
 	}
 	_, term := r.watch.leading()
@@ -315,7 +315,7 @@ func (r *round) replace(ctx context.Context, leader target, asked map[int]bool, 
 }
 
 // interrogate asks one leader everything. It reports false when it ceased to be the leader.
-func (r *round) interrogate(ctx context.Context, t target) bool {
+func (r *round) interrogate(ctx context.Context, t Target) bool {
 	var ceased atomic.Bool
 	var asking sync.WaitGroup
 	for _, e := range r.shedders {
@@ -323,7 +323,7 @@ func (r *round) interrogate(ctx context.Context, t target) bool {
 			for i := range e.streams {
 				s := &e.streams[i]
 				for _, q := range e.questions(s, questionsPerStream) {
-					if by, ok := e.examine(ctx, t, q); !ok || by != t.index {
+					if by, ok := e.examine(ctx, t, q); !ok || by != t.Index {
 						ceased.Store(true)
 						return
 					}

@@ -167,7 +167,7 @@ func TestCompareScavenged(t *testing.T) {
 					entries = append(entries, events[n])
 				}
 				entries = append(entries, entry{ID: "p", Type: "$scavengePoint", Stream: pointsStream, Time: then})
-				return nodeLog{target{name: node}, s.book.see(entries, place{node: node})}
+				return nodeLog{Target{Name: node}, s.book.see(entries, place{node: node})}
 			}
 			r.compareScavenged([]nodeLog{show("node 0", c.right), show("node 1", c.left)}, &scavengePoint{Now: begun.Add(5 * time.Second)})
 			s.expect(c.want...)
@@ -176,7 +176,7 @@ func TestCompareScavenged(t *testing.T) {
 	t.Run("no point", func(t *testing.T) {
 		s := newScene(t)
 		r := &round{load: newLoad(1, nil, s.hist, s.book, &targets{}), find: s.find}
-		r.compareScavenged([]nodeLog{{node: target{name: "node 0"}}}, &scavengePoint{})
+		r.compareScavenged([]nodeLog{{node: Target{Name: "node 0"}}}, &scavengePoint{})
 		s.expect(kindLost)
 	})
 }

@@ -87,7 +87,7 @@ func (s *scavenger) query() string {
 
 // ask sends a request to one node. It returns nil when there is no answer, or one that faults
 // explain.
-func (s *scavenger) ask(ctx context.Context, t target, method, path string, limit time.Duration) *answer {
+func (s *scavenger) ask(ctx context.Context, t Target, method, path string, limit time.Duration) *answer {
 	a, err := exchange(ctx, s.http, t, client.Request{Method: method, Path: path, Header: map[string]string{"Accept": client.MediaJSON}}, limit)
 	if err != nil || a.Status >= 500 || a.Status == http.StatusRequestTimeout {
 		s.count.add(ofReads, "failed", 1)
@@ -97,7 +97,7 @@ func (s *scavenger) ask(ctx context.Context, t target, method, path string, limi
 }
 
 // start says whether a run was started, or could not be because one runs.
-func (s *scavenger) start(ctx context.Context, t target, query string) (started, runs bool) {
+func (s *scavenger) start(ctx context.Context, t Target, query string) (started, runs bool) {
 	a := s.ask(ctx, t, http.MethodPost, scavengePath+query, s.timeout)
 	if a == nil {
 		return false, false
@@ -119,7 +119,7 @@ func (s *scavenger) start(ctx context.Context, t target, query string) (started,
 }
 
 // stop ends what runs. When that is answered it has ended, and another can begin.
-func (s *scavenger) stop(ctx context.Context, t target) {
+func (s *scavenger) stop(ctx context.Context, t Target) {
 	a := s.ask(ctx, t, http.MethodDelete, currentScavenge, stopPatience)
 	switch {
 	case a == nil, a.Status == http.StatusNotFound:
@@ -134,7 +134,7 @@ func (s *scavenger) stop(ctx context.Context, t target) {
 		return
 	}
 	if started, runs := s.start(ctx, t, s.query()); runs && !started {
-		s.find.add(kindAnswer, "%s: no run can be started right after one was stopped: it already runs", t.name)
+		s.find.add(kindAnswer, "%s: no run can be started right after one was stopped: it already runs", t.Name)
 	}
 }
 
@@ -144,7 +144,7 @@ func beingFetched(a *answer) bool {
 }
 
 // last asks for the run that was started last. It returns nil when there is no answer.
-func (s *scavenger) last(ctx context.Context, t target) *scavengeStatus {
+func (s *scavenger) last(ctx context.Context, t Target) *scavengeStatus {
 	a := s.ask(ctx, t, http.MethodGet, lastScavenge, s.timeout)
 	if a == nil {
 		return nil
@@ -157,7 +157,7 @@ func (s *scavenger) last(ctx context.Context, t target) *scavengeStatus {
 	if status.Point != nil && status.Point.Now.After(s.latest) {
 		s.latest = status.Point.Now
 	}
-	if key := t.name + status.ID; status.Result != "InProgress" && status.Result != "Unknown" && !s.told[key] {
+	if key := t.Name + status.ID; status.Result != "InProgress" && status.Result != "Unknown" && !s.told[key] {
 		s.told[key] = true
 		s.count.add(ofScavenges, status.Result, 1)
 		s.count.add(ofScavenges, "eventsRemoved", status.Removed)

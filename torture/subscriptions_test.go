@@ -74,7 +74,7 @@ func runGroups(t *testing.T, promise string) (*scene, map[string]int64) {
 	s.book = newBook(s.ids, s.find, scenePrefix, 0)
 	fake := newFakeGroups(t, promise)
 	nodes := &targets{}
-	nodes.set([]target{{name: nodeName(0), base: "http://leader", index: 0}, {name: nodeName(1), base: "http://follower", index: 1}})
+	nodes.set([]Target{{Name: nodeName(0), Base: "http://leader", Index: 0}, {Name: nodeName(1), Base: "http://follower", Index: 1}})
 	l := newLoad(1, newHTTP(newFakeWire(fake.handler())), s.hist, s.book, nodes)
 	subs := newSubscriptions(l, tormentedGroups(scenePrefix))
 	check.Must(t, subs.create(t.Context()))

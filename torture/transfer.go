@@ -156,7 +156,7 @@ func (t *transferer) move(ctx context.Context) {
 	begun := op{kind: opTransfer, stream: b.accounts[order[0]], transfer: tr, count: uint16(events)}
 	first, o, uncertain := t.repeat(ctx, begun, patience, func(first ref, o *op) verdict {
 		a = t.send(ctx, tr, first)
-		o.node = int8(a.from.index)
+		o.node = int8(a.from.Index)
 		return a.verdict
 	})
 	if a.outcome == done && a.by == doorHTTP && len(t.indexers) > 0 && t.rng.IntN(3) == 0 {

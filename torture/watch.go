@@ -34,9 +34,10 @@ func (v view) leads() bool { return v.state == "Leader" }
 // watch asks all nodes again and again who they think they are.
 type watch struct {
 	http    *client.Client
-	targets func() []target
+	targets func() []Target
 	find    *findings
 	line    *timeline
+	slow    float64 // as of the options
 
 	mu      sync.Mutex
 	views   map[int]view
@@ -55,12 +56,12 @@ type calm struct {
 	term     int64
 }
 
-func newWatch(h *client.Client, targets func() []target, f *findings, line *timeline) *watch {
+func newWatch(h *client.Client, targets func() []Target, f *findings, line *timeline) *watch {
 	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
 }
 
 func (w *watch) run(ctx context.Context) {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(slower(watchEvery, w.slow))
 	defer tick.Stop()
 	for {
 		w.look(ctx)
@@ -89,11 +90,11 @@ func (w *watch) look(ctx context.Context) {
 	defer w.mu.Unlock()
 	leader, term, claims := -1, int64(-1), map[int64][]int{}
 	for i, t := range list {
-		w.views[t.index] = views[i]
+		w.views[t.Index] = views[i]
 		if v := views[i]; v.leads() {
-			claims[v.term] = append(claims[v.term], t.index)
+			claims[v.term] = append(claims[v.term], t.Index)
 			if v.term > term {
-				leader, term = t.index, v.term
+				leader, term = t.Index, v.term
 			}
 		}
 	}
@@ -164,11 +165,11 @@ func (w *watch) leading() (node int, term int64) {
 }
 
 // leads returns the leader, if it is in a list of nodes.
-func (w *watch) leads(list []target) (target, bool) {
+func (w *watch) leads(list []Target) (Target, bool) {
 	leader, _ := w.leading()
-	i := slices.IndexFunc(list, func(t target) bool { return t.index == leader })
+	i := slices.IndexFunc(list, func(t Target) bool { return t.Index == leader })
 	if i < 0 {
-		return target{}, false
+		return Target{}, false
 	}
 	return list[i], true
 }
@@ -186,7 +187,7 @@ func (w *watch) leaderChanges() int {
 }
 
 // ask returns what a node says of itself, the zero view when it does not.
-func (w *watch) ask(ctx context.Context, t target) view {
+func (w *watch) ask(ctx context.Context, t Target) view {
 	a, err := exchange(ctx, w.http, t, client.Request{Method: http.MethodGet, Path: "/gossip", Header: map[string]string{"Accept": client.MediaJSON}}, watchLimit)
 	if err != nil {
 		return view{}
@@ -207,7 +208,7 @@ func (w *watch) ask(ctx context.Context, t target) view {
 		if !m.Alive {
 			continue // A node that was replaced stays in gossip for a while, at the same address.
 		}
-		if at := m.Address(); at == self || strings.HasSuffix(t.base, "//"+at) {
+		if at := m.Address(); at == self || strings.HasSuffix(t.Base, "//"+at) {
 			return view{m.State, m.Term}
 		}
 	}
@@ -215,7 +216,7 @@ func (w *watch) ask(ctx context.Context, t target) view {
 }
 
 // askInfo asks a node without /gossip for its state alone.
-func (w *watch) askInfo(ctx context.Context, t target) view {
+func (w *watch) askInfo(ctx context.Context, t Target) view {
 	a, err := exchange(ctx, w.http, t, client.Request{Method: http.MethodGet, Path: "/info"}, watchLimit)
 	var info struct {
 		State string `json:"state"`

@@ -50,11 +50,19 @@ const enough = time.Duration(-1)
 
 // pause is a time of so many milliseconds and up to as many more, by chance.
 func (w *worker) pause(least, more int) time.Duration {
-	return time.Duration(least+w.rng.IntN(more)) * time.Millisecond
+	return slower(time.Duration(least+w.rng.IntN(more))*time.Millisecond, w.slow)
+}
+
+// slower makes a time longer; 0 leaves it as it is.
+func slower(d time.Duration, times float64) time.Duration {
+	if times == 0 {
+		return d
+	}
+	return time.Duration(float64(d) * times)
 }
 
 // choose returns the node to ask: the one that served before, else any.
-func (w *worker) choose() target {
+func (w *worker) choose() Target {
 	if t, ok := w.targets.at(w.current); ok {
 		return t
 	}
@@ -62,27 +70,27 @@ func (w *worker) choose() target {
 }
 
 // wander moves to another node by chance and returns it.
-func (w *worker) wander() target {
+func (w *worker) wander() Target {
 	all := w.targets.all()
 	if len(all) == 0 {
-		return target{index: -1}
+		return Target{Index: -1}
 	}
 	i := w.rng.IntN(len(all))
-	if all[i].base == w.current && len(all) > 1 {
+	if all[i].Base == w.current && len(all) > 1 {
 		i = (i + 1 + w.rng.IntN(len(all)-1)) % len(all)
 	}
-	w.current = all[i].base
+	w.current = all[i].Base
 	return all[i]
 }
 
 // do sends a request, follows redirects, and repeats nothing.
-func (w *worker) do(ctx context.Context, to target, r client.Request) (*answer, error) {
+func (w *worker) do(ctx context.Context, to Target, r client.Request) (*answer, error) {
 	return w.doWithin(ctx, to, r, w.timeout)
 }
 
 // doWithin is do with a time of its own.
-func (w *worker) doWithin(ctx context.Context, to target, r client.Request, limit time.Duration) (*answer, error) {
-	r.Node, r.Login, r.Timeout = to.base, to.login, limit
+func (w *worker) doWithin(ctx context.Context, to Target, r client.Request, limit time.Duration) (*answer, error) {
+	r.Node, r.Login, r.Timeout = to.Base, to.Login, limit
 	resp, err := w.http.Do(ctx, r)
 	if err != nil {
 		return nil, err
@@ -90,7 +98,7 @@ func (w *worker) doWithin(ctx context.Context, to target, r client.Request, limi
 	a := &answer{Response: resp}
 	a.from, _ = w.targets.at(resp.Node)
 	if len(resp.Via) > 0 {
-		w.current = a.from.base // Where redirects led is where the leader is.
+		w.current = a.from.Base // Where redirects led is where the leader is.
 	}
 	return a, nil
 }

@@ -41,7 +41,7 @@ func StartWorkload(o WorkloadOptions) (*Workload, error) {
 	}
 	start := time.Now()
 	nodes := &targets{}
-	nodes.set(g.targets())
+	nodes.set(g.Targets())
 	const operations = 4_000_000
 	l, _ := newRun(o.Seed, newHistory(start, operations), newHTTP(nil), newFindings(start), nodes, 0, false, o.Transfers, o.Deciders)
 	l.pace = o.Pause

@@ -150,7 +150,7 @@ func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, requ
 func (w *writer) ask(ctx context.Context, o *op, r client.Request) (*answer, error) {
 	a, err := w.do(ctx, w.choose(), r)
 	if a != nil {
-		o.node = int8(a.from.index)
+		o.node = int8(a.from.Index)
 	}
 	return a, err
 }
@@ -243,7 +243,7 @@ func (w *writer) retry(first ref, gone bool) question {
 }
 
 // examine asks and judges the answer. It reports whether there was one, and who gave it.
-func (w *writer) examine(ctx context.Context, to target, q question) (int, bool) {
+func (w *writer) examine(ctx context.Context, to Target, q question) (int, bool) {
 	a, err := w.do(ctx, to, q.request)
 	if result := judge(a, err); result == pending || result == refused {
 		w.wander()
@@ -260,7 +260,7 @@ func (w *writer) examine(ctx context.Context, to target, q question) (int, bool)
 	case a.Status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
 		w.find.add(kindDecision, "%s: %s, current version %q", q.what, a, current)
 	}
-	return a.from.index, true
+	return a.from.Index, true
 }
 
 // readHead asks the leader for the last event of a stream.
@@ -273,7 +273,7 @@ func (w *writer) readHead(ctx context.Context, stream *stream) *op {
 		return o
 	}
 	ret := w.hist.now()
-	o.node = int8(a.from.index)
+	o.node = int8(a.from.Index)
 	switch a.Status {
 	case http.StatusNotFound:
 	case http.StatusOK:

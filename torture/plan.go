@@ -1,0 +1,61 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// Plan is a round against a cluster of the caller's own, which may live in virtual time.
+type Plan struct {
+	Seed   uint64
+	Length time.Duration // of the time in which faults strike
+	// Slow is how many times as long pauses are as usual: those of clients, and those between
+	// faults.
+	Slow    float64
+	Timeout time.Duration // of requests
+	// Heal is how long the cluster may take to heal when the faults are over.
+	Heal   time.Duration
+	Faults []string // nil: all that the cluster can have
+
+	// how many clients there are of each kind, as the flags of the command have them
+	Writers, Erasers, Shedders, Transfers, Deciders, Indexers, Visitors, Subscribers, Consumers int
+	Scavenges, Projections, Backups, Redactions                                                 bool
+
+	// Rate is how many operations writers do in a second, together.
+	Rate float64
+	// Dial connects clients to nodes.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Create makes the cluster. It calls ended, on any goroutine, when a node ends that was not
+	// asked to.
+	Create func(ended func(node, code int, tail string)) (Cluster, error)
+	Dir    string // for evidence of violations
+}
+
+// planOperations bounds the history of a plan.
+const planOperations = 50_000_000
+
+// Run runs the round. An error means that it could not be run; violations are in the summary.
+func (p *Plan) Run(ctx context.Context) (*Summary, error) {
+	o := &options{
+		slow: p.Slow, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: p.Length, seconds: p.Length.Seconds(), operations: planOperations,
+		writers: p.Writers, erasers: p.Erasers, shedders: p.Shedders, transfers: p.Transfers, deciders: p.Deciders, indexers: p.Indexers,
+		visitors: p.Visitors, subscribers: p.Subscribers, consumers: p.Consumers,
+		scavenges: p.Scavenges, projections: p.Projections, backups: p.Backups, redactions: p.Redactions, dial: p.Dial, create: p.Create,
+	}
+	faults, err := chooseFaults(p.Faults)
+	if err != nil {
+		return nil, err
+	}
+	return newRound(o, p.Seed, faults, p.Dir, io.Discard, nil).run(ctx)
+}
+
+// Failed says in one text what was violated, nothing when all is in order.
+func (s *Summary) Failed() (text string) {
+	for _, v := range s.Violations {
+		text += fmt.Sprintf("%s, found at %.3fs: %s\n", v.Kind, v.AtSeconds, v.Text)
+	}
+	return text
+}
