@@ -89,7 +89,7 @@ func newGuarded(t testing.TB, m mode) *node {
 		o.Open = opening(m.endpoints, m.gossip)
 		for _, options := range []any{*o, o.Node} {
 			for f, v := range reflect.ValueOf(options).Fields() {
-				served := !slices.Contains([]string{"Logger", "Relay", "Startup", "Subsystems"}, f.Name)
+				served := !slices.Contains([]string{"Logger", "Now", "Relay", "Startup", "Subsystems"}, f.Name)
 				if k := f.Type.Kind(); served && (k == reflect.Interface || k == reflect.Func) && v.IsNil() {
 					t.Errorf("%s is not there: what is served with it is not looked at", f.Name)
 				}

@@ -1,16 +1,13 @@
 package node_test
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,89 +17,10 @@ import (
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/network"
+	"github.com/annalsdb/annals/internal/network/memory"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node"
 )
-
-// pipes is a network without sockets.
-type pipes struct {
-	mu   sync.Mutex
-	at   map[string]*pipeListener
-	next int
-}
-
-type pipeListener struct {
-	of      *pipes
-	address *net.TCPAddr
-	queue   chan net.Conn
-	closed  chan struct{}
-	once    sync.Once
-}
-
-// pipeEnd has the addresses that TCP has.
-type pipeEnd struct {
-	net.Conn
-	local, remote net.Addr
-}
-
-func (p pipeEnd) LocalAddr() net.Addr  { return p.local }
-func (p pipeEnd) RemoteAddr() net.Addr { return p.remote }
-
-func (p *pipes) Listen(_ context.Context, address string) (net.Listener, error) {
-	a, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.at[address] != nil {
-		return nil, syscall.EADDRINUSE
-	}
-	l := &pipeListener{of: p, address: a, queue: make(chan net.Conn), closed: make(chan struct{})}
-	p.at[address] = l
-	return l, nil
-}
-
-func (p *pipes) Dial(ctx context.Context, address string) (net.Conn, error) {
-	p.mu.Lock()
-	l := p.at[address]
-	p.next++
-	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40000 + p.next%20000}
-	p.mu.Unlock()
-	if l == nil {
-		return nil, syscall.ECONNREFUSED
-	}
-	near, far := net.Pipe()
-	select {
-	case l.queue <- pipeEnd{far, l.address, from}:
-		return pipeEnd{near, from, l.address}, nil
-	case <-l.closed:
-		return nil, syscall.ECONNREFUSED
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.queue:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Addr() net.Addr { return l.address }
-
-func (l *pipeListener) Close() error {
-	l.once.Do(func() {
-		close(l.closed)
-		l.of.mu.Lock()
-		defer l.of.mu.Unlock()
-		delete(l.of.at, l.address.String())
-	})
-	return nil
-}
 
 // sockets counts those of this process; 0 where the system does not tell.
 func sockets(t *testing.T) (n int) {
@@ -140,8 +58,10 @@ func TestInProcess(t *testing.T) {
 const inProcessDir = "/in-process"
 
 func inProcess(t *testing.T, size int, store config.LogStore, running func()) {
-	w := &pipes{at: map[string]*pipeListener{}}
-	client := &http.Client{Transport: &http.Transport{DialContext: network.DialContext(w), DisableKeepAlives: true}}
+	w := memory.New(memory.Options{})
+	w.AddHost("client")
+	own := check.Value(w.Endpoint("client")).Must(t)
+	client := &http.Client{Transport: &http.Transport{DialContext: network.DialContext(own), DisableKeepAlives: true}}
 	do := func(n *node.Node, method, path, body string) (int, string) {
 		r := check.Value(http.NewRequestWithContext(t.Context(), method, n.URL()+path, strings.NewReader(body))).Must(t)
 		r.Header.Set("Content-Type", "application/json")
@@ -156,19 +76,21 @@ func inProcess(t *testing.T, size int, store config.LogStore, running func()) {
 		text := check.Value(io.ReadAll(answer.Body)).Must(t)
 		return answer.StatusCode, string(text)
 	}
-	var seeds []string
+	var hosts, seeds []string
 	var disks []vfs.FS
 	for i := range size {
-		seeds = append(seeds, fmt.Sprintf("127.0.0.1:%d", 1112+i))
+		hosts = append(hosts, w.AddHost(fmt.Sprint(i)))
+		seeds = append(seeds, hosts[i]+":1112")
 		disks = append(disks, vfs.NewMem())
 	}
 	nodes := make([]*node.Node, size)
 	start := func(i int) {
 		o := options(filepath.Join(inProcessDir, fmt.Sprint(i)))
-		o.Network, o.FS = w, disks[i]
-		o.Config.Insecure, o.Config.NodePort, o.Config.RaftLogStore, o.Config.EnableUnixSocket = true, 2113+i, store, true
+		o.Network, o.FS = check.Value(w.Endpoint(fmt.Sprint(i))).Must(t), disks[i]
+		o.Config.Insecure, o.Config.RaftLogStore, o.Config.EnableUnixSocket = true, store, true
+		o.Config.NodeIp = netip.MustParseAddr(hosts[i])
 		if size > 1 {
-			o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipSeed = size, 1112+i, seeds
+			o.Config.ReplicationIp, o.Config.ClusterSize, o.Config.GossipSeed = o.Config.NodeIp, size, seeds
 		}
 		nodes[i] = open(t, o)
 	}
