@@ -21,6 +21,9 @@ const (
 // TextTooWide is the answer to event.ErrTooWide.
 const TextTooWide = "The condition is too wide to be judged in time; read again and use a later position."
 
+// TextEarlierLeader is the answer to event.ErrEarlierLeader.
+const TextEarlierLeader = "The leader is of an earlier version, which does not know this write; nothing was written."
+
 // InvalidAppend says what is wrong with a write to several streams, whatever the streams are like.
 type InvalidAppend struct{ Text string }
 

@@ -43,6 +43,8 @@ var (
 	ErrUnanswered = errors.New("the leader did not answer")
 	// said in addition to ErrNotReady: none got the write
 	ErrNoLeader = errors.New("no leader can be reached")
+	// said in addition to ErrNotReady: the leader does not know writes of this kind
+	ErrEarlierLeader = errors.New("the leader is of an earlier version, which does not know this write")
 	// internal to the write path: decide again
 	ErrEntryRefused = errors.New("entry was refused by the fence")
 	// nothing was written: what must be looked at for its conditions takes too long

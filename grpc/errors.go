@@ -184,6 +184,7 @@ var table = []struct {
 	{event.ErrBadPosition, plain(codes.InvalidArgument, "Trying to read from an invalid position.")},
 	{match.ErrTimeout, plain(codes.InvalidArgument, "The regular expression of the filter takes too long.")},
 	{event.ErrTooWide, plain(codes.Unavailable, api.TextTooWide)},
+	{event.ErrEarlierLeader, plain(codes.Unavailable, api.TextEarlierLeader)},
 	{event.ErrDiskFull, plain(codes.Unavailable, "Server Is Out Of Disk Space")},
 	{event.ErrBusy, problemBusy},
 	{event.ErrNoRoom, problemNoRoom},

@@ -498,6 +498,7 @@ func TestManyFail(t *testing.T) {
 		{event.ErrNotReady, "Unavailable server/SERVER_NOT_READY", "Server Is Not Ready"},
 		{event.ErrBusy, "Unavailable server/SERVER_OVERLOADED", "Server Is Too Busy"},
 		{event.ErrDiskFull, "Unavailable server/SERVER_NOT_READY", "Server Is Out Of Disk Space"},
+		{fmt.Errorf("%w: %w", event.ErrNotReady, event.ErrEarlierLeader), "Unavailable server/SERVER_NOT_READY", "The leader is of an earlier version, which does not know this write; nothing was written."},
 		{event.ErrOutcomeUnknown, "Aborted server/OPERATION_TIMEOUT", "Operation timed out: " + event.ErrOutcomeUnknown.Error()},
 		{&event.NotLeader{Address: "http://h:1"}, "NotFound server/NOT_LEADER_NODE", "Leader info available"},
 		{event.ErrTooLarge, "Aborted streams/APPEND_TRANSACTION_SIZE_EXCEEDED 48:16777216", "the events of one write have 48 bytes together, at most 16777216 are allowed"},
@@ -580,7 +581,7 @@ func TestManyFail(t *testing.T) {
 				counts[s.Labels[0].Value+" "+s.Labels[1].Value] = s.Value
 			}
 		})
-		for name, want := range map[string]float64{"records written": 1, "records repeated": 1, "records violated": 2, "records refused": 7, "session written": 0} {
+		for name, want := range map[string]float64{"records written": 1, "records repeated": 1, "records violated": 2, "records refused": 8, "session written": 0} {
 			if counts[name] != want {
 				return fmt.Errorf("%s: %v of %v", name, counts[name], counts)
 			}

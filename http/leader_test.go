@@ -289,6 +289,7 @@ func TestForwardedWrites(t *testing.T) {
 	}{
 		{fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, event.ErrUnanswered), 500, "Error while forwarding request"},
 		{fmt.Errorf("%w: %w", event.ErrNotReady, event.ErrNoLeader), 503, "No Leader Can Be Reached"},
+		{fmt.Errorf("%w: %w", event.ErrNotReady, event.ErrEarlierLeader), 503, "The leader is of an earlier version, which does not know this write; nothing was written."},
 		{event.ErrOutcomeUnknown, 500, "Delete timeout"},
 		{event.ErrNotReady, 503, "Server Is Not Ready"},
 		{event.ErrBusy, 503, "Server Is Too Busy"},

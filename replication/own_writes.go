@@ -249,7 +249,8 @@ func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Writte
 		case errors.Is(err, event.ErrOutcomeUnknown), errors.Is(err, event.ErrWriteTimeout):
 			unknown, again = err, repeat
 		case errors.Is(err, event.ErrNotReady):
-			again = true
+			// A leader of an earlier version leads until an operator goes on with the upgrade.
+			again = unknown != nil || !errors.Is(err, event.ErrEarlierLeader)
 		case errors.Is(err, event.ErrBusy), errors.Is(err, event.ErrDiskFull):
 			// It was not done now; that says nothing of before.
 		case unknown == nil || tells(write, err):
@@ -288,6 +289,11 @@ func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written
 	attempt, stop := While(ctx, LeaderPace, leads)
 	err := o.send(attempt, address, write, &a)
 	stop()
+	return a.outcome(ctx, write, err)
+}
+
+// outcome is what became of a write that was sent to the leader, with what came of sending it.
+func (a *writeAnswer) outcome(ctx context.Context, write *event.Write, err error) (event.Written, error) {
 	var refused *callError
 	var unwelcome *wire.RefusedError
 	switch {
@@ -295,6 +301,8 @@ func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written
 		return a.result(write)
 	case errors.As(err, &refused) && refused.Status == http.StatusRequestEntityTooLarge, errors.Is(err, errRequestSize):
 		return event.Written{}, event.ErrTooLarge
+	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
+		return event.Written{}, fmt.Errorf("%w: %w: %w", event.ErrNotReady, event.ErrEarlierLeader, err)
 	case errors.As(err, &refused) && slices.Contains(notTaken, refused.Status):
 		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	case errors.As(err, &unwelcome), errors.Is(err, wire.ErrConnect):
@@ -305,9 +313,9 @@ func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written
 	return event.Written{}, fmt.Errorf("%w: %w: %w", event.ErrOutcomeUnknown, event.ErrUnanswered, err)
 }
 
-// notTaken are the answers of a node that did not look at a write: it does not lead, this node is
-// not of its cluster, or it is of an earlier version and cannot take the names.
-var notTaken = []int{http.StatusMisdirectedRequest, http.StatusForbidden, http.StatusNotFound}
+// notTaken are the answers of a node that did not look at a write: it does not lead, or this node
+// is not of its cluster.
+var notTaken = []int{http.StatusMisdirectedRequest, http.StatusForbidden}
 
 // send has the leader at an address do a write. One of an earlier version takes it as JSON.
 func (o *ownWrites) send(ctx context.Context, address string, write *event.Write, into *writeAnswer) error {

@@ -72,6 +72,7 @@ func TestWritesAreSentAgain(t *testing.T) {
 		}
 		return w
 	}
+	earlier := fmt.Errorf("%w: %w", event.ErrNotReady, event.ErrEarlierLeader)
 	done := errors.New("done") // stands for a write that is done
 	for _, c := range []struct {
 		name    string
@@ -92,6 +93,8 @@ func TestWritesAreSentAgain(t *testing.T) {
 		{"busy", append1(0, id), []error{event.ErrBusy}, event.ErrBusy},
 		{"full", append1(0, id), []error{event.ErrDiskFull}, event.ErrDiskFull},
 		{"unknown, busy", append1(0, id), []error{event.ErrOutcomeUnknown, event.ErrBusy}, event.ErrOutcomeUnknown},
+		{"earlier leader", append1(0, id), []error{event.ErrNotReady, earlier}, earlier},
+		{"unknown, earlier leader, then done", append1(0, id), []error{event.ErrOutcomeUnknown, earlier, done}, nil},
 		{"version", append1(-1, id), []error{version}, version},
 		{"deleted", append1(-2, id), []error{event.ErrStreamDeleted}, event.ErrStreamDeleted},
 		{"unknown, version", append1(5, id), []error{event.ErrOutcomeUnknown, version}, version},
@@ -173,6 +176,12 @@ func TestOwnWriteAsRequest(t *testing.T) {
 				t.Errorf("%+v: %+v, %v", w, a, err)
 			}
 		}
+		// None of these leaders knows a write to several streams.
+		var a writeAnswer
+		several := &event.Write{Kind: event.AppendMany}
+		_, err := a.outcome(t.Context(), several, o.send(t.Context(), server.Listener.Addr().String(), several, &a))
+		check.Is(t, err, event.ErrEarlierLeader)
+		check.Is(t, err, event.ErrNotReady)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("earlier version %v: %+v; expected %+v", earlier, got, want)
 		}

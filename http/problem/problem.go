@@ -130,6 +130,7 @@ var table = []struct {
 	{err: event.ErrTooWide, problem: New(http.StatusServiceUnavailable, api.TextTooWide)},
 	{err: event.ErrUnanswered, problem: Unanswered},
 	{err: event.ErrNoLeader, problem: NoLeader},
+	{err: event.ErrEarlierLeader, problem: New(http.StatusServiceUnavailable, api.TextEarlierLeader)},
 	{err: api.ErrLargeAppend, problem: LargeWrite},
 	{err: api.ErrLongName, problem: LongName},
 	{event.ErrWriteTimeout, RequestTimeout, WriteTimeout, DeleteTimeout},
