@@ -69,7 +69,7 @@ type Decider struct {
 
 // NewDecider returns a decider over the given log. Reset must be called before the first decision.
 func NewDecider(log Log, now func() time.Time) *Decider {
-	return &Decider{log: log, now: now, over: newOverlay(), number: 1}
+	return &Decider{log: log, now: now, over: newOverlay(), number: 1, many: many{facts: map[string]*facts{}, places: map[string]int{}}}
 }
 
 // Reset forgets everything decided and not applied; decisions continue from the applied state.
@@ -159,9 +159,6 @@ func (d *Decider) Decide(w *event.Write) event.Decision {
 		}
 		return event.Decision{Written: done}
 	}
-	if event.IsMetaStream(w.Stream) {
-		return d.appendMetadata(w, f)
-	}
 	return d.append(w, f)
 }
 
@@ -215,32 +212,15 @@ func (d *Decider) addOriginal(f *facts, stream string) {
 	}
 }
 
-// append adds the events of a write to an ordinary stream. On a soft-deleted
-// one it also writes the metadata that make them, and only them, visible.
+// append adds the events of a write to one stream.
 func (d *Decider) append(w *event.Write, f *facts) event.Decision {
-	first := f.Last + 1
-	events := w.Events
-	points := w.Stream == event.ScavengePointsStream && slices.ContainsFunc(events, isScavengePoint)
-	if points {
-		events = d.withClock(events)
-	}
-	var meta part
-	if f.Metadata.SoftDeleted() {
-		document, err := d.metadata(w.Stream, f)
-		if err != nil {
-			return event.Decision{Err: err}
-		}
-		meta = part{event.MetaStreamOf(w.Stream), revivalOf(document, first)}
-	}
-	if full, err := d.begin(part{w.Stream, events}, meta); full || err != nil {
-		return event.Decision{Full: full, Err: err}
-	}
-	position := d.add(w.Stream, first, 0, events, f)
-	f.Last += int64(len(events))
-	d.addMetadata(f, meta)
-	d.over.touch(d.number, f)
-	d.completes = points
-	return event.Decision{Written: event.Written{First: first, Last: f.Last, Position: position}}
+	m := &d.many
+	defer m.forget()
+	m.written = append(m.written, writtenStream{facts: f, events: w.Events})
+	m.parts = append(m.parts, part{w.Stream, w.Events, f})
+	position, full, err := d.write()
+	span := m.written[0].span
+	return event.Decision{Full: full, Err: err, Written: event.Written{First: span.First, Last: span.Last, Position: position}}
 }
 
 func isScavengePoint(e event.Proposed) bool { return e.Type == event.TypeScavengePoint }
@@ -261,39 +241,6 @@ func (d *Decider) withClock(events []event.Proposed) []event.Proposed {
 	return events
 }
 
-// appendMetadata adds events to a metadata stream. If that revives a
-// soft-deleted stream, what was there before stays hidden.
-func (d *Decider) appendMetadata(w *event.Write, m *facts) event.Decision {
-	var f *facts // of the original, whose metadata they are
-	revival := part{stream: w.Stream}
-	posted := w.Events[len(w.Events)-1].Data
-	// Nothing that is said about a metadata stream has any effect.
-	if name := event.OriginalOf(w.Stream); !event.IsMetaStream(name) {
-		var err error
-		if f, err = d.facts(name); err != nil {
-			return event.Decision{Err: err}
-		}
-		parsed := event.ParseMetadata(posted)
-		if f.Metadata.SoftDeleted() && !parsed.SoftDeleted() {
-			revival.events = revivalOf(posted, f.Last+1)
-		}
-	}
-	if full, err := d.begin(part{w.Stream, w.Events}, revival); full || err != nil {
-		return event.Decision{Full: full, Err: err}
-	}
-	done := event.Written{First: m.Last + 1, Last: m.Last + int64(len(w.Events))}
-	done.Position = d.add(w.Stream, done.First, 0, w.Events, m)
-	revived := d.add(w.Stream, done.Last+1, 0, revival.events, m)
-	m.Last = done.Last + int64(len(revival.events))
-	d.over.touch(d.number, m)
-	if f != nil {
-		f.setMetadata(w.Events, done.Position)
-		f.setMetadata(revival.events, revived)
-		d.over.touch(d.number, f)
-	}
-	return event.Decision{Written: done}
-}
-
 // revivalOf returns the metadata event that makes a soft-deleted stream visible
 // from number first on, and keeps the other keys of a document. Where those
 // would make the whole document count as empty, and so would show what was
@@ -310,7 +257,7 @@ func (d *Decider) softDelete(w *event.Write, f *facts) event.Decision {
 	if f.Last < 0 && f.MetaLast < 0 {
 		return event.Decision{Err: wrongVersion(w, f)}
 	}
-	if err := checkDelete(w, f); err != nil {
+	if err := holds(w, f); err != nil {
 		return event.Decision{Err: err}
 	}
 	done := event.Written{First: f.Last, Last: f.Last}
@@ -322,21 +269,20 @@ func (d *Decider) softDelete(w *event.Write, f *facts) event.Decision {
 		done.Idempotent, done.Position = true, position
 		return event.Decision{Written: done}
 	}
-	meta := part{event.MetaStreamOf(w.Stream), metadataEvent(event.WithTruncateBefore(nil, event.TombstoneNumber))}
+	meta := part{event.MetaStreamOf(w.Stream), metadataEvent(event.WithTruncateBefore(nil, event.TombstoneNumber)), f}
 	if full, err := d.begin(meta); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
-	done.Position = d.addMetadata(f, meta)
-	d.over.touch(d.number, f)
+	done.Position = d.addMetadata(meta)
 	return event.Decision{Written: done}
 }
 
 func (d *Decider) hardDelete(w *event.Write, f *facts) event.Decision {
-	if err := checkDelete(w, f); err != nil {
+	if err := holds(w, f); err != nil {
 		return event.Decision{Err: err}
 	}
 	tombstone := []event.Proposed{{ID: event.ID(uuid.New()), Type: event.TypeStreamDeleted}}
-	if full, err := d.begin(part{w.Stream, tombstone}); full || err != nil {
+	if full, err := d.begin(part{w.Stream, tombstone, f}); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
 	position := d.add(w.Stream, event.TombstoneNumber, event.FlagDeleted, tombstone, nil)
@@ -345,28 +291,23 @@ func (d *Decider) hardDelete(w *event.Write, f *facts) event.Decision {
 	return event.Decision{Written: event.Written{First: event.TombstoneNumber, Last: event.TombstoneNumber, Position: position}}
 }
 
-// addMetadata adds metadata events that the database itself writes for a
-// stream, and returns the position of the last. The caller touches f.
-func (d *Decider) addMetadata(f *facts, meta part) (position int64) {
-	if len(meta.events) == 0 {
-		return -1
-	}
-	m := d.over.streams[meta.stream]
+// addMetadata adds metadata events that the database itself writes for a stream, whose facts meta
+// has, and returns the position of the last.
+func (d *Decider) addMetadata(meta part) (position int64) {
+	m, f := d.over.streams[meta.stream], meta.of
 	position = d.add(meta.stream, f.MetaLast+1, 0, meta.events, m)
 	f.setMetadata(meta.events, position)
 	if m != nil {
 		m.Last = f.MetaLast
 		d.over.touch(d.number, m)
 	}
+	d.over.touch(d.number, f)
 	return position
 }
 
 // setMetadata makes the last of the events, which lies at a position, what is known of the stream's
 // metadata.
 func (f *facts) setMetadata(events []event.Proposed, position int64) {
-	if len(events) == 0 {
-		return
-	}
 	document := events[len(events)-1].Data
 	f.MetaLast += int64(len(events))
 	f.Metadata = event.ParseMetadata(document)
@@ -400,6 +341,7 @@ func (d *Decider) hiddenBy(stream string, f *facts) (int64, error) {
 type part struct {
 	stream string
 	events []event.Proposed
+	of     *facts // of the stream; where the database adds metadata, of the one that they describe
 }
 
 // begin makes room for the parts of a write in the entry being built; full says

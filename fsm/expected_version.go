@@ -11,11 +11,8 @@ func wrongVersion(w *event.Write, f *facts) error {
 func (d *Decider) check(w *event.Write, f *facts) (done event.Written, ok bool, err error) {
 	switch expected := w.ExpectedVersion; {
 	case expected == event.StreamExists:
-		if f.Metadata.SoftDeleted() {
-			return done, false, event.ErrStreamDeleted
-		}
-		if f.Last < 0 && f.MetaLast < 0 {
-			return done, false, wrongVersion(w, f)
+		if err := holds(w, f); err != nil {
+			return done, false, err
 		}
 		return d.checkIDs(w, f)
 	case expected == event.AnyVersion:
@@ -112,25 +109,14 @@ func (d *Decider) positionOf(stream string, f *facts, number int64) (int64, erro
 	return d.log.PositionOf(stream, number)
 }
 
-// checkDelete holds a deletion against the expected version.
-func checkDelete(w *event.Write, f *facts) error {
-	soft := f.Metadata.SoftDeleted()
-	ok := false
-	switch expected := w.ExpectedVersion; expected {
-	case event.AnyVersion:
-		ok = true
-	case event.NoStream:
-		ok = f.Last < 0 || soft
-	case event.StreamExists:
-		if soft {
-			return event.ErrStreamDeleted
-		}
-		ok = f.Last >= 0 || f.MetaLast >= 0
-	default:
-		ok = expected >= 0 && expected == f.Last
+// holds holds the expected version of a write against what there is.
+func holds(w *event.Write, f *facts) error {
+	switch actual, holds := f.meets(w.ExpectedVersion, true); {
+	case w.ExpectedVersion < event.StreamExists: // Only checks of several streams have these.
+	case holds:
+		return nil
+	case actual == event.SoftDeleted:
+		return event.ErrStreamDeleted
 	}
-	if !ok {
-		return wrongVersion(w, f)
-	}
-	return nil
+	return wrongVersion(w, f)
 }

@@ -19,7 +19,7 @@ func (d *Decider) appendLate(w *event.Write, m *facts) event.Decision {
 	if done, err := d.writtenLate(w, m); done.Idempotent || err != nil {
 		return event.Decision{Written: done, Err: err}
 	}
-	if full, err := d.begin(part{w.Stream, w.Events}); full || err != nil {
+	if full, err := d.begin(part{w.Stream, w.Events, m}); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
 	if m.late == nil {

@@ -86,7 +86,11 @@ func (d *Decider) appendMany(w *event.Write) event.Decision {
 		slices.SortFunc(v.Checks, func(a, b event.Violation) int { return a.Index - b.Index })
 		return event.Decision{Err: v}
 	}
-	return d.write()
+	position, full, err := d.write()
+	if full || err != nil {
+		return event.Decision{Full: full, Err: err}
+	}
+	return event.Decision{Written: event.Written{Position: position, Streams: m.spans()}}
 }
 
 // wellFormed refuses what no state of any stream could make right.
@@ -110,9 +114,6 @@ func wellFormed(w *event.Write) error {
 // gather takes the facts of all streams of a write, and the runs of its events.
 func (d *Decider) gather(w *event.Write) (err error) {
 	m := &d.many
-	if m.facts == nil {
-		m.facts, m.places = make(map[string]*facts), make(map[string]int)
-	}
 	m.w = w
 	unchecked := len(w.Many.Checks)
 	checks := make(map[string]int, unchecked)
@@ -141,7 +142,7 @@ func (d *Decider) gather(w *event.Write) (err error) {
 			last := &m.parts[len(m.parts)-1]
 			last.events = w.Events[i-len(last.events) : i+1]
 		} else {
-			m.parts = append(m.parts, part{stream: s.name, events: w.Events[i : i+1]})
+			m.parts = append(m.parts, part{s.name, w.Events[i : i+1], s.facts})
 		}
 		// Those of one run are not copied.
 		if run := m.parts[len(m.parts)-1].events; len(s.events) == len(run)-1 {
@@ -271,8 +272,9 @@ func (f *facts) meets(expected int64, written bool) (actual int64, holds bool) {
 	}
 }
 
-// write adds the events to the entry, and after them the metadata that show streams again.
-func (d *Decider) write() event.Decision {
+// write adds the events to the entry, and after them the metadata that show streams again. It
+// returns the position of the last event.
+func (d *Decider) write() (position int64, full bool, err error) {
 	m := &d.many
 	runs := len(m.parts)
 	points := false
@@ -282,17 +284,15 @@ func (d *Decider) write() event.Decision {
 		}
 	}
 	if err := d.addRevivals(); err != nil {
-		return event.Decision{Err: err}
+		return 0, false, err
 	}
 	if full, err := d.begin(m.parts...); full || err != nil {
-		return event.Decision{Full: full, Err: err}
+		return 0, full, err
 	}
-	position := int64(-1)
 	for _, p := range m.parts[:runs] {
-		f := m.facts[p.stream]
-		position = d.add(p.stream, f.Last+1, 0, p.events, f)
-		f.Last += int64(len(p.events))
-		d.over.touch(d.number, f)
+		position = d.add(p.stream, p.of.Last+1, 0, p.events, p.of)
+		p.of.Last += int64(len(p.events))
+		d.over.touch(d.number, p.of)
 		if original, ok := described(p.stream); ok {
 			f := m.facts[original]
 			f.setMetadata(p.events, position)
@@ -305,12 +305,10 @@ func (d *Decider) write() event.Decision {
 		s.span.First = s.Last - int64(len(s.events)) + 1
 	}
 	for _, p := range m.parts[runs:] {
-		f := m.facts[event.OriginalOf(p.stream)]
-		d.addMetadata(f, p)
-		d.over.touch(d.number, f)
+		d.addMetadata(p)
 	}
 	d.completes = points
-	return event.Decision{Written: event.Written{Position: position, Streams: m.spans()}}
+	return position, false, nil
 }
 
 // described returns the stream that events of a metadata stream have an effect on. Nothing that is
@@ -325,34 +323,39 @@ func described(meta string) (stream string, ok bool) {
 func (d *Decider) addRevivals() error {
 	m := &d.many
 	for i := range m.written {
-		name := m.written[i].name
-		if original, ok := described(name); ok {
+		f := m.written[i].facts
+		original, posted := described(f.name)
+		if posted {
 			if _, both := m.places[original]; both {
 				continue // Its own turn does it.
 			}
-			name = original
-		} else if event.IsMetaStream(name) {
+			var err error
+			if f, err = d.manyFacts(original); err != nil {
+				return err
+			}
+		} else if event.IsMetaStream(f.name) {
 			continue
-		}
-		f, err := d.manyFacts(name)
-		if err != nil {
-			return err
 		}
 		if !f.Metadata.SoftDeleted() {
 			continue
 		}
-		meta := event.MetaStreamOf(name)
+		meta := event.MetaStreamOf(f.name)
+		if !posted {
+			i, posted = m.places[meta]
+		}
 		var document []byte
-		if i, posted := m.places[meta]; posted {
+		if posted {
 			events := m.written[i].events
 			document = events[len(events)-1].Data
 			if parsed := event.ParseMetadata(document); parsed.SoftDeleted() {
 				continue
 			}
-		} else if document, err = d.metadata(name, f); err != nil {
+		} else if data, err := d.metadata(f.name, f); err != nil {
 			return err
+		} else {
+			document = data
 		}
-		m.parts = append(m.parts, part{meta, revivalOf(document, f.Last+1)})
+		m.parts = append(m.parts, part{meta, revivalOf(document, f.Last+1), f})
 	}
 	return nil
 }
