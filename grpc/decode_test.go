@@ -158,6 +158,9 @@ func same(t *testing.T, raw []byte, got byHand) bool {
 		}
 		return g.stream == w.Stream && g.expected == expected && sameRecords(t, g.records, w.Records) && (g.unknown != nil) == (len(w.ProtoReflect().GetUnknown()) > 0)
 	case *recordsRequest:
+		if g.conditional {
+			return sameConditional(t, g, want.(*query.AppendReq))
+		}
 		w := want.(*v2.AppendRecordsRequest)
 		unknown := len(w.ProtoReflect().GetUnknown()) > 0
 		for i, c := range w.Checks {
@@ -168,32 +171,33 @@ func same(t *testing.T, raw []byte, got byHand) bool {
 			unknown = unknown || onlyKnown(c.ProtoReflect()) != nil
 		}
 		return len(g.checks) == len(w.Checks) && sameRecords(t, g.records, w.Records) && (g.unknown != nil) == unknown
-	case *conditionalRequest:
-		w := want.(*query.AppendReq)
-		unknown := len(w.ProtoReflect().GetUnknown()) > 0
-		for i, c := range w.Checks {
-			if g.checks[i] != (streamCheck{true, c.Stream, c.ExpectedState}) {
-				return false
-			}
-			unknown = unknown || onlyKnown(c.ProtoReflect()) != nil
-		}
-		for i, c := range w.Conditions[:min(len(w.Conditions), api.MaxConditions)] {
-			of, wrong := queryOf(c.Query)
-			if got := &g.conditions[i]; !reflect.DeepEqual(got.query, of) || wrong == nil && c.After != nil && *c.After >= 0 && got.after != *c.After {
-				return false
-			}
-			unknown = unknown || onlyKnown(c.ProtoReflect()) != nil
-		}
-		records := make([]*v2.AppendRecord, len(w.Records)) // The same numbers.
-		for i, r := range w.Records {
-			records[i] = new(v2.AppendRecord)
-			if raw, err := proto.Marshal(r); err != nil || proto.Unmarshal(raw, records[i]) != nil {
-				return false
-			}
-		}
-		return len(g.checks) == len(w.Checks) && sameRecords(t, g.records, records) && (g.unknown != nil) == unknown
 	}
 	return false
+}
+
+func sameConditional(t *testing.T, g *recordsRequest, w *query.AppendReq) bool {
+	unknown := len(w.ProtoReflect().GetUnknown()) > 0
+	for i, c := range w.Checks {
+		if g.checks[i] != (streamCheck{true, c.Stream, c.ExpectedState}) {
+			return false
+		}
+		unknown = unknown || onlyKnown(c.ProtoReflect()) != nil
+	}
+	for i, c := range w.Conditions[:min(len(w.Conditions), api.MaxConditions)] {
+		of, wrong := queryOf(c.Query)
+		if got := &g.conditions[i]; !reflect.DeepEqual(got.query, of) || wrong == nil && c.After != nil && *c.After >= 0 && got.after != *c.After {
+			return false
+		}
+		unknown = unknown || onlyKnown(c.ProtoReflect()) != nil
+	}
+	records := make([]*v2.AppendRecord, len(w.Records)) // The same numbers.
+	for i, r := range w.Records {
+		records[i] = new(v2.AppendRecord)
+		if raw, err := proto.Marshal(r); err != nil || proto.Unmarshal(raw, records[i]) != nil {
+			return false
+		}
+	}
+	return len(g.checks) == len(w.Checks) && sameRecords(t, g.records, records) && (g.unknown != nil) == unknown
 }
 
 // sameRecords compares records with what the generated messages and the JSON form of protobuf make
@@ -201,9 +205,8 @@ func same(t *testing.T, raw []byte, got byHand) bool {
 func sameRecords(t *testing.T, got []record, want []*v2.AppendRecord) bool {
 	for i, w := range want {
 		g := &got[i]
-		if g.wrong != nil {
-			unknown := g.wrong.unknown
-			properties := g.wrong.field == "properties" || unknown != nil && (strings.Contains(unknown.Error(), "PropertiesEntry") || strings.Contains(unknown.Error(), "Value."))
+		if unknown := g.unknown; unknown != nil || g.wrong != nil {
+			properties := unknown == nil && strings.Contains(g.wrong.Error(), "].properties: ") || unknown != nil && (strings.Contains(unknown.Error(), "PropertiesEntry") || strings.Contains(unknown.Error(), "Value."))
 			if !properties && unknown != nil && onlyKnown(w.ProtoReflect()) == nil {
 				t.Errorf("%v of %v", unknown, w)
 			}
@@ -308,7 +311,7 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, m := range []byHand{&appendRequest{isEvent: true}, &batchRequest{isFinal: true, correlation: []byte("x")}, &groupAnswer{reason: "x"}, &sessionRequest{stream: "x"}, &recordsRequest{checks: []streamCheck{{}}}, &conditionalRequest{recordsRequest{checks: []streamCheck{{}}}}} {
+		for _, m := range []byHand{&appendRequest{isEvent: true}, &batchRequest{isFinal: true, correlation: []byte("x")}, &groupAnswer{reason: "x"}, &sessionRequest{stream: "x"}, &recordsRequest{checks: []streamCheck{{}}}, &recordsRequest{conditional: true, checks: []streamCheck{{}}}} {
 			before := bytes.Clone(raw)
 			if !same(t, raw, m) {
 				t.Errorf("%x is %+v", raw, m)
@@ -335,7 +338,7 @@ func FuzzDecodeParts(f *testing.F) {
 			}
 			raw = append(raw, part...)
 		}
-		for _, m := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest), new(conditionalRequest)} {
+		for _, m := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest), &recordsRequest{conditional: true}} {
 			if !same(t, raw, m) {
 				t.Errorf("%x is %+v", raw, m)
 			}
@@ -362,12 +365,15 @@ func TestDecodedIsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, decoded := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest), new(conditionalRequest)} {
+		for _, decoded := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest), &recordsRequest{conditional: true}} {
 			again := bytes.Clone(raw)
 			if !decoded.decode(again) {
 				continue
 			}
 			fresh := reflect.New(reflect.TypeOf(decoded).Elem()).Interface().(byHand)
+			if r, ok := decoded.(*recordsRequest); ok {
+				fresh = &recordsRequest{conditional: r.conditional}
+			}
 			fresh.decode(raw)
 			clear(again)
 			if !reflect.DeepEqual(decoded, fresh) {

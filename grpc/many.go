@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,8 +108,8 @@ func (g *gathering) note(err error) {
 	}
 }
 
-// take takes a record for a stream, which is the so many'th of its message.
-func (g *gathering) take(stream string, place int, r *record) error {
+// take takes a record for a stream.
+func (g *gathering) take(stream string, r *record) error {
 	e := &r.event
 	if !r.hasID {
 		e.ID = event.ID(uuid.New())
@@ -118,7 +119,7 @@ func (g *gathering) take(stream string, place int, r *record) error {
 		return &api.LargeMany{Size: g.entry + entry, Max: api.MaxAppendBytes}
 	}
 	if err := g.Add(stream, *e); err != nil {
-		return inField(fmt.Sprintf("records[%d]", place), err)
+		return inField(fmt.Sprintf("records[%d]", r.place), err)
 	}
 	g.call.events++
 	return g.s.keep(g.call, &g.kept, entry)
@@ -187,10 +188,11 @@ func (g *gathering) session(ctx context.Context, r *sessionRequest) error {
 		return badField("records", "records: there is none for the stream")
 	}
 	for i := range r.records {
-		if err := r.records[i].wrong.answer(i); err != nil {
+		one := &r.records[i]
+		if err := cmp.Or(one.unknown, one.wrong); err != nil {
 			return err
 		}
-		if err := g.take(r.stream, i, &r.records[i]); err != nil {
+		if err := g.take(r.stream, one); err != nil {
 			return err
 		}
 	}
@@ -205,15 +207,7 @@ func (g *gathering) session(ctx context.Context, r *sessionRequest) error {
 
 // records is the method AppendRecords, which receives its message itself.
 func (m *manyService) records(_ any, stream grpc.ServerStream) error {
-	one := stream.(*single)
-	ctx := one.Context()
-	g, err := m.s.gather(ctx, api.DoorRecords, func(g *gathering) error {
-		var r recordsRequest
-		if err := one.RecvMsg(&r); err != nil {
-			return err
-		}
-		return g.request(ctx, &r)
-	})
+	g, err := m.s.gatherOne(stream, api.DoorRecords, recordsRequest{})
 	if err != nil {
 		return err
 	}
@@ -221,8 +215,19 @@ func (m *manyService) records(_ any, stream grpc.ServerStream) error {
 	for i, span := range g.result.Streams {
 		answer.Revisions = append(answer.Revisions, &v2.StreamRevision{Stream: g.write.Many.Streams[i], Revision: span.Last})
 	}
-	one.answer = answer
+	stream.(*single).answer = answer
 	return nil
+}
+
+// gatherOne does the write of a call that has one message, of which r says what it is.
+func (s *Server) gatherOne(stream grpc.ServerStream, door string, r recordsRequest) (*gathering, error) {
+	ctx := stream.Context()
+	return s.gather(ctx, door, func(g *gathering) error {
+		if err := stream.RecvMsg(&r); err != nil {
+			return err
+		}
+		return g.request(ctx, &r)
+	})
 }
 
 // request takes the message of AppendRecords: first its form, then the rights to all streams that
@@ -262,7 +267,7 @@ func (g *gathering) request(ctx context.Context, r *recordsRequest) error {
 		}
 	}
 	for i := range r.records {
-		if err := g.take(r.records[i].stream, i, &r.records[i]); err != nil {
+		if err := g.take(r.records[i].stream, &r.records[i]); err != nil {
 			return err
 		}
 	}
@@ -275,7 +280,7 @@ func (r *recordsRequest) form() error {
 		return r.unknown
 	}
 	for i := range r.records {
-		if err := r.records[i].wrong.answer(i); err != nil {
+		if err := cmp.Or(r.records[i].unknown, r.records[i].wrong); err != nil {
 			return err
 		}
 		if err := checkName(r.records[i].stream); err != nil {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/grpc/query"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
@@ -30,10 +31,12 @@ const formatJSON = 1
 
 // record is an event for one of several streams.
 type record struct {
-	stream string // of AppendRecords alone
-	event  event.Proposed
-	hasID  bool
-	wrong  *wrong // nil: it is right
+	stream  string // of AppendRecords alone
+	event   event.Proposed
+	hasID   bool
+	place   int   // in its message
+	wrong   error // the first thing that is; nil: it is right
+	unknown error // a field that this server does not know, which comes before others
 
 	properties []property
 	schema     schema
@@ -52,36 +55,18 @@ type schema struct {
 	id     []byte // nil: it has none
 }
 
-// wrong is what is wrong with a part of a message that can be decoded.
-type wrong struct {
-	field   string
-	text    string
-	unknown error // it is a field that this server does not know
-}
-
-// note keeps the first thing that is wrong; fields that are not known come before others.
+// note keeps the first thing that is wrong.
 func (r *record) note(field, format string, args ...any) {
 	if r.wrong == nil {
-		r.wrong = &wrong{field: field, text: fmt.Sprintf(format, args...)}
+		field = fmt.Sprintf("records[%d].%s", r.place, field)
+		r.wrong = badField(field, field+": "+fmt.Sprintf(format, args...))
 	}
 }
 
-func (r *record) noteUnknown(err error) {
-	if err != nil && (r.wrong == nil || r.wrong.unknown == nil) {
-		r.wrong = &wrong{unknown: err}
-	}
-}
-
-// answer is the problem of a record that is not right, by its place; nil: it is.
-func (w *wrong) answer(place int) error {
-	switch {
-	case w == nil:
-		return nil
-	case w.unknown != nil:
-		return w.unknown
-	}
-	field := fmt.Sprintf("records[%d].%s", place, w.field)
-	return badField(field, field+": "+w.text)
+// decodeRecord takes one record more of a message.
+func decodeRecord(all *[]record, b []byte) bool {
+	*all = append(*all, record{place: len(*all)})
+	return (*all)[len(*all)-1].decode(b)
 }
 
 // unknown is what is wrong with the field that was read last; nil: it may be there.
@@ -105,7 +90,7 @@ func (r *record) decode(b []byte) bool {
 		case 5<<3 | isBytes:
 			r.stream, f.broken = string(f.bytes), !utf8.Valid(f.bytes)
 		default:
-			r.noteUnknown(f.unknown("AppendRecord"))
+			r.unknown = cmp.Or(r.unknown, f.unknown("AppendRecord"))
 		}
 	}
 	r.describe()
@@ -132,7 +117,7 @@ func (r *record) decodeProperty(b []byte) bool {
 		case fieldValue<<3 | isBytes:
 			value = append(value, f.bytes...) // So they merge.
 		default:
-			r.noteUnknown(f.unknown("AppendRecord.PropertiesEntry"))
+			r.unknown = cmp.Or(r.unknown, f.unknown("AppendRecord.PropertiesEntry"))
 		}
 	}
 	if f.broken {
@@ -151,7 +136,7 @@ func (r *record) decodeProperty(b []byte) bool {
 	if proto.Unmarshal(value, &v) != nil {
 		return false
 	}
-	r.noteUnknown(onlyKnown(v.ProtoReflect()))
+	r.unknown = cmp.Or(r.unknown, onlyKnown(v.ProtoReflect()))
 	var err error
 	if p.value, err = appendValue(nil, &v); err != nil {
 		r.note("properties", "%s", err)
@@ -173,7 +158,7 @@ func (r *record) decodeSchema(b []byte) bool {
 		case 3<<3 | isBytes:
 			s.id, f.broken = f.bytes, !utf8.Valid(f.bytes)
 		default:
-			r.noteUnknown(f.unknown("SchemaInfo"))
+			r.unknown = cmp.Or(r.unknown, f.unknown("SchemaInfo"))
 		}
 	}
 	return !f.broken
@@ -190,7 +175,7 @@ func (r *record) describe() {
 	case len(s.name) == 0:
 		r.note("schema.name", "it is missing")
 	}
-	if r.wrong != nil {
+	if r.wrong != nil || r.unknown != nil {
 		return
 	}
 	r.event.Type = string(s.name)
@@ -257,8 +242,7 @@ func (r *sessionRequest) decode(b []byte) bool {
 		case 1<<3 | isBytes:
 			r.stream, f.broken = string(f.bytes), !utf8.Valid(f.bytes)
 		case 2<<3 | isBytes:
-			r.records = append(r.records, record{})
-			f.broken = !r.records[len(r.records)-1].decode(f.bytes)
+			f.broken = !decodeRecord(&r.records, f.bytes)
 		case 3<<3 | isNumber:
 			r.expected = protowire.DecodeZigZag(f.number)
 		default:
@@ -269,13 +253,14 @@ func (r *sessionRequest) decode(b []byte) bool {
 	return !f.broken
 }
 
-// recordsRequest is the message of AppendRecords.
+// recordsRequest is the message of AppendRecords, or that of Append of the service of queries: it
+// has other checks, and conditions.
 type recordsRequest struct {
-	records []record
-	checks  []streamCheck
-	unknown error
-
-	conditions []condition // of the service of queries alone
+	conditional bool
+	records     []record
+	checks      []streamCheck
+	conditions  []condition // where it is conditional
+	unknown     error
 }
 
 // streamCheck is what one stream must be like.
@@ -285,21 +270,30 @@ type streamCheck struct {
 	expected int64
 }
 
-func (r *recordsRequest) generated() proto.Message { return new(v2.AppendRecordsRequest) }
+func (r *recordsRequest) generated() proto.Message {
+	if r.conditional {
+		return new(query.AppendReq)
+	}
+	return new(v2.AppendRecordsRequest)
+}
 
 func (r *recordsRequest) decode(b []byte) bool {
-	*r = recordsRequest{}
+	*r = recordsRequest{conditional: r.conditional}
+	name := "AppendRecordsRequest"
+	if r.conditional {
+		name = "AppendReq"
+	}
 	f := fields{rest: b}
 	for f.next() {
-		switch f.tag {
-		case 1<<3 | isBytes:
-			r.records = append(r.records, record{})
-			f.broken = !r.records[len(r.records)-1].decode(f.bytes)
-		case 2<<3 | isBytes:
-			r.checks = append(r.checks, streamCheck{})
+		switch {
+		case f.tag == 1<<3|isBytes:
+			f.broken = !decodeRecord(&r.records, f.bytes)
+		case f.tag == 2<<3|isBytes:
 			f.broken = !r.decodeCheck(f.bytes)
+		case f.tag == 3<<3|isBytes && r.conditional:
+			f.broken = !r.decodeCondition(f.bytes)
 		default:
-			r.unknown = cmp.Or(r.unknown, f.unknown("AppendRecordsRequest"))
+			r.unknown = cmp.Or(r.unknown, f.unknown(name))
 		}
 	}
 	ownRecords(r.records)
@@ -307,7 +301,11 @@ func (r *recordsRequest) decode(b []byte) bool {
 }
 
 func (r *recordsRequest) decodeCheck(b []byte) bool {
+	r.checks = append(r.checks, streamCheck{})
 	c := &r.checks[len(r.checks)-1]
+	if r.conditional {
+		return r.decodeState(c, b, "AppendReq.StreamCheck")
+	}
 	f := fields{rest: b}
 	for f.next() {
 		if f.tag != 1<<3|isBytes {

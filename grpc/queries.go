@@ -85,15 +85,7 @@ func (v *queryService) Head(ctx context.Context, _ *query.HeadReq) (*query.HeadR
 
 // append is the method Append, which receives its message itself.
 func (v *queryService) append(_ any, stream grpc.ServerStream) error {
-	one := stream.(*single)
-	ctx := one.Context()
-	g, err := v.s.gather(ctx, api.DoorQuery, func(g *gathering) error {
-		var r conditionalRequest
-		if err := one.RecvMsg(&r); err != nil {
-			return err
-		}
-		return g.request(ctx, &r.recordsRequest)
-	})
+	g, err := v.s.gatherOne(stream, api.DoorQuery, recordsRequest{conditional: true})
 	if err != nil {
 		return err
 	}
@@ -101,7 +93,7 @@ func (v *queryService) append(_ any, stream grpc.ServerStream) error {
 	for i, span := range g.result.Streams {
 		answer.Streams = append(answer.Streams, &query.AppendResp_Span{Stream: g.write.Many.Streams[i], First: span.First, Last: span.Last})
 	}
-	one.answer = answer
+	stream.(*single).answer = answer
 	return nil
 }
 
@@ -150,36 +142,9 @@ type condition struct {
 	wrong error
 }
 
-// conditionalRequest is the message of Append: that of AppendRecords with other checks, and with
-// conditions.
-type conditionalRequest struct{ recordsRequest }
-
-func (r *conditionalRequest) generated() proto.Message { return new(query.AppendReq) }
-
-func (r *conditionalRequest) decode(b []byte) bool {
-	*r = conditionalRequest{}
-	f := fields{rest: b}
-	for f.next() {
-		switch f.tag {
-		case 1<<3 | isBytes:
-			r.records = append(r.records, record{})
-			f.broken = !r.records[len(r.records)-1].decode(f.bytes)
-		case 2<<3 | isBytes:
-			r.checks = append(r.checks, streamCheck{})
-			f.broken = !r.decodeState(&r.checks[len(r.checks)-1], f.bytes, "AppendReq.StreamCheck")
-		case 3<<3 | isBytes:
-			f.broken = !r.decodeCondition(f.bytes)
-		default:
-			r.unknown = cmp.Or(r.unknown, f.unknown("AppendReq"))
-		}
-	}
-	ownRecords(r.records)
-	return !f.broken
-}
-
 // decodeCondition takes a condition. One that is far too large is not decoded, and of those too
 // many only the first is kept.
-func (r *conditionalRequest) decodeCondition(b []byte) bool {
+func (r *recordsRequest) decodeCondition(b []byte) bool {
 	var m query.AppendReq_Condition
 	c := condition{after: -1}
 	if len(b) > maxQuery {

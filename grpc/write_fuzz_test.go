@@ -253,9 +253,9 @@ func FuzzAppendMany(f *testing.F) {
 		ctx := newFakeCall[int, int](nil, nil).ctx
 		_, err = m.s.gather(ctx, api.DoorRecords, func(g *gathering) error { return g.request(ctx, &r) })
 		fault(err)
-		var c conditionalRequest
+		c := recordsRequest{conditional: true}
 		if c.decode(message) {
-			_, err = m.s.gather(ctx, api.DoorQuery, func(g *gathering) error { return g.request(ctx, &c.recordsRequest) })
+			_, err = m.s.gather(ctx, api.DoorQuery, func(g *gathering) error { return g.request(ctx, &c) })
 			fault(err)
 		}
 	})
