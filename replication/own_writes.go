@@ -249,7 +249,7 @@ func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Writte
 		case errors.Is(err, event.ErrOutcomeUnknown), errors.Is(err, event.ErrWriteTimeout):
 			unknown, again = err, repeat
 		case errors.Is(err, event.ErrNotReady):
-			// A leader of an earlier version leads until an operator goes on with the upgrade.
+			// A leader of an earlier version leads until an operator continues the upgrade.
 			again = unknown != nil || !errors.Is(err, event.ErrEarlierLeader)
 		case errors.Is(err, event.ErrBusy), errors.Is(err, event.ErrDiskFull):
 			// It was not done now; that says nothing of before.
