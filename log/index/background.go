@@ -215,10 +215,10 @@ func writeMerged(ctx context.Context, x *Index, inputs []*table, level int) (t *
 	if err != nil {
 		return nil, 0, err
 	}
-	t, err = writeTable(ctx, w, level, func(emit func(Entry) error) error {
+	t, err = writeTable(ctx, w, level, func(emit func(rows []byte) error) error {
 		in := newMergeReader(inputs)
 		for in.next() {
-			if err := emit(in.entry); err != nil {
+			if err := emit(in.rows); err != nil {
 				return err
 			}
 		}

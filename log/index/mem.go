@@ -299,10 +299,10 @@ func (t *memTable) descend(dst []Entry, hash uint64, from, downTo int64, max int
 	return dst
 }
 
-// sorted calls emit with all entries in the order of tables. The table must be
-// frozen. Entries are first spread over buckets by the top of their hash, as
+// sorted gives emit all entries as a plain table has them, some of one hash at a
+// time. The table must be frozen. Entries are first spread over buckets by the top of their hash, as
 // references, and then sorted bucket by bucket: little memory beyond the table's.
-func (t *memTable) sorted(emit func(Entry) error) error {
+func (t *memTable) sorted(emit func(rows []byte) error) error {
 	bucketBits := min(16, max(0, bits.Len(uint(t.count))-4))
 	shift := 64 - bucketBits // a shift by 64 gives 0: one bucket
 	ends := make([]uint32, 1<<bucketBits+1)
@@ -320,6 +320,7 @@ func (t *memTable) sorted(emit func(Entry) error) error {
 		ends[b]++
 	}
 	var bucket []Entry
+	rows := make([]byte, 0, blockEntries*entrySize)
 	var begin uint32
 	for b := range 1 << bucketBits {
 		bucket = bucket[:0]
@@ -329,9 +330,15 @@ func (t *memTable) sorted(emit func(Entry) error) error {
 		begin = ends[b]
 		slices.SortFunc(bucket, compareEntries)
 		for i := range bucket {
-			if err := emit(bucket[i]); err != nil {
+			rows = rows[:len(rows)+entrySize]
+			putEntry(rows[len(rows)-entrySize:], bucket[i])
+			if i+1 < len(bucket) && bucket[i+1].Hash == bucket[i].Hash && len(rows) < cap(rows) {
+				continue
+			}
+			if err := emit(rows); err != nil {
 				return err
 			}
+			rows = rows[:0]
 		}
 	}
 	return nil

@@ -63,7 +63,12 @@ func TestMemTable(t *testing.T) {
 			}
 			slices.SortFunc(all, compareEntries)
 			var got []Entry
-			check.Must(t, m.sorted(func(e Entry) error { got = append(got, e); return nil }))
+			check.Must(t, m.sorted(func(rows []byte) error {
+				for row := range slices.Chunk(rows, entrySize) {
+					got = append(got, getEntry(row))
+				}
+				return nil
+			}))
 			check.MustSlice(t, got, all, "sorted gives something else")
 			for range 200 {
 				probe := all[r.IntN(len(all))]

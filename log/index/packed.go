@@ -28,17 +28,14 @@ func pack(dst, rows []byte) []byte {
 			dst = binary.AppendUvarint(dst, e.Hash-last.Hash)
 			dst = binary.AppendVarint(dst, e.Position-first.Position)
 		}
-		n := entrySize
-		for n < len(rows) && le.Uint64(rows[n:]) == e.Hash {
-			n += entrySize
-		}
-		dst = binary.AppendUvarint(dst, uint64(n/entrySize))
-		for run := rows[entrySize:n]; len(run) > 0; run = run[entrySize:] {
+		run := oneHash(rows)
+		rows = rows[len(run):]
+		dst = binary.AppendUvarint(dst, uint64(len(run)/entrySize))
+		for run = run[entrySize:]; len(run) > 0; run = run[entrySize:] {
 			next := getEntry(run)
 			dst = binary.AppendUvarint(dst, uint64(next.Position-e.Position))
 			e = next
 		}
-		rows = rows[n:]
 	}
 	return dst
 }

@@ -255,7 +255,7 @@ func (p *pass) read() error {
 					return err
 				}
 			}
-			if err := p.out.add(in.entry); err != nil {
+			if err := p.out.add(in.row); err != nil {
 				return p.written(err)
 			}
 		}
@@ -289,7 +289,7 @@ func (p *pass) begin() (err error) {
 		if err := p.step(0); err != nil {
 			return err
 		}
-		if err := p.out.add(in.entry); err != nil {
+		if err := p.out.add(in.row); err != nil {
 			return p.written(err)
 		}
 	}

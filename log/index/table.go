@@ -40,6 +40,54 @@ type tableFooter struct {
 	sum       uint64 // xxh3 of all before the footer
 }
 
+// tally is what a table says of its entries: of those so far, which come in their order.
+type tally struct {
+	tableFooter // but for maxHash and sum
+	shares      Shares
+	last        Entry
+}
+
+// take counts entries of one hash, as a plain table has them, and returns how many it took: all but
+// those from the first one on that is not in its place.
+func (t *tally) take(rows []byte) (taken int64) {
+	e := getEntry(rows)
+	share := &t.shares[e.Hash>>shareShift]
+	switch {
+	case t.count == 0:
+		t.minHash, t.minPos, t.maxPos, t.maxNumber = e.Hash, e.Position, e.Position, e.Number
+	case e.less(t.last):
+		return 0
+	}
+	if t.count == 0 || e.Hash != t.last.Hash {
+		t.hashes++
+		share.Hashes++
+	}
+	number, position := e.Number, e.Position
+	for ; len(rows) > 0; rows = rows[entrySize:] {
+		e = getEntry(rows)
+		if e.Number < number || e.Number == number && e.Position < position {
+			break
+		}
+		number, position = e.Number, e.Position
+		t.minPos, t.maxPos = min(t.minPos, position), max(t.maxPos, position)
+		taken++
+	}
+	t.last.Hash, t.last.Number, t.last.Position = e.Hash, number, position
+	t.maxNumber = max(t.maxNumber, number)
+	t.count += taken
+	share.Entries += taken
+	return taken
+}
+
+// oneHash is the part of rows that has the hash of the first.
+func oneHash(rows []byte) []byte {
+	n := entrySize
+	for hash := le.Uint64(rows); n < len(rows) && le.Uint64(rows[n:]) == hash; {
+		n += entrySize
+	}
+	return rows[:n]
+}
+
 func (f *tableFooter) encode() []byte {
 	b := make([]byte, 0, tableFooterSize)
 	b = append(b, footerMagic...)

@@ -2,6 +2,7 @@ package index
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/zeebo/xxh3"
 )
@@ -10,7 +11,8 @@ import (
 // end it has checked all that the footer says; a mismatch is its error.
 type scanner struct {
 	t     *table
-	entry Entry // the current one
+	entry Entry  // the current one
+	row   []byte // the same, as a plain table has it
 	err   error
 
 	buf    []byte
@@ -20,8 +22,7 @@ type scanner struct {
 	place  int64  // of the next entry
 	offset int64  // in the file, of what is read next
 	hash   *xxh3.Hasher
-	got    tableFooter
-	shares Shares
+	got    tally // of what was read
 }
 
 func newScanner(t *table) *scanner {
@@ -37,30 +38,15 @@ func (s *scanner) next() bool {
 	if len(s.rest) == 0 && !s.fill() {
 		return false
 	}
-	e := getEntry(s.rest)
-	s.rest = s.rest[entrySize:]
-	if s.place == 0 {
-		s.got = tableFooter{hashes: 1, minHash: e.Hash, minPos: e.Position, maxPos: e.Position, maxNumber: e.Number}
-	} else {
-		if e.less(s.entry) {
-			s.err = corrupt(s.t.path, s.t.offset(s.place), "entries out of order")
-			return false
-		}
-		s.got.minPos = min(s.got.minPos, e.Position)
-		s.got.maxPos = max(s.got.maxPos, e.Position)
-		s.got.maxNumber = max(s.got.maxNumber, e.Number)
-		if e.Hash != s.entry.Hash {
-			s.got.hashes++
-		}
-	}
-	share := &s.shares[e.Hash>>shareShift]
-	share.Entries++
-	if s.place == 0 || e.Hash != s.entry.Hash {
-		share.Hashes++
-	}
-	s.place++
-	s.entry = e
+	s.move(1)
+	s.entry = getEntry(s.row)
 	return true
+}
+
+// move makes the first entries of rest the current ones.
+func (s *scanner) move(entries int) {
+	s.row, s.rest = s.rest[:entries*entrySize], s.rest[entries*entrySize:]
+	s.place += int64(entries)
 }
 
 func (s *scanner) fill() bool {
@@ -77,18 +63,33 @@ func (s *scanner) fill() bool {
 		if _, s.err = s.hash.Write(s.t.directory); s.err != nil {
 			return false
 		}
-		s.got.count, s.got.maxHash, s.got.sum = s.place, s.entry.Hash, s.hash.Sum64()
-		if s.got != s.t.tableFooter || s.t.packed && s.shares != s.t.shares() {
+		s.got.maxHash, s.got.sum = s.got.last.Hash, s.hash.Sum64()
+		if s.got.tableFooter != s.t.tableFooter || s.t.packed && s.got.shares != s.t.shares() {
 			s.err = corrupt(s.t.path, s.offset, "content does not fit the checksum and metrics of the footer")
 		}
 		return false
 	}
 	s.rest = s.buf[:min(left, int64(len(s.buf)))]
-	if s.err = s.read(); s.err != nil {
+	if s.err = s.read(); s.err == nil {
+		s.err = s.count()
+	}
+	if s.err != nil {
 		s.rest = nil
 		return false
 	}
 	return true
+}
+
+// count counts what rest has, and makes sure of its order.
+func (s *scanner) count() error {
+	for rows := s.rest; len(rows) > 0; {
+		run := oneHash(rows)
+		if taken := s.got.take(run) * entrySize; taken < int64(len(run)) {
+			return corrupt(s.t.path, s.t.offset(s.got.count), "entries out of order")
+		}
+		rows = rows[len(run):]
+	}
+	return nil
 }
 
 // read fills rest with the next entries.
@@ -124,16 +125,20 @@ func (s *scanner) read() error {
 // mergeReader reads several tables as one sorted sequence.
 type mergeReader struct {
 	tables []*scanner // those that are not at their end
-	from   *scanner   // the one that has the entry; nil before the first
-	entry  Entry
+	from   *scanner   // the one that has the rows; nil before the first
+	rows   []byte     // entries of one hash, as a plain table has them
 	err    error
 }
+
+// mergeMost entries are taken of a table at a time: where those of two tables alternate, each one
+// taken costs a look at so many.
+const mergeMost = 256
 
 func newMergeReader(tables []*table) *mergeReader {
 	m := &mergeReader{}
 	for _, t := range tables {
 		s := newScanner(t)
-		if m.err == nil && !s.next() { // A table has at least one entry.
+		if m.err == nil && !s.fill() { // A table has at least one entry.
 			m.err = s.err
 		}
 		m.tables = append(m.tables, s)
@@ -145,7 +150,7 @@ func (m *mergeReader) next() bool {
 	if m.err != nil {
 		return false
 	}
-	if m.from != nil && !m.from.next() {
+	if m.from != nil && len(m.from.rest) == 0 && !m.from.fill() {
 		if m.err = m.from.err; m.err != nil {
 			return false
 		}
@@ -155,11 +160,20 @@ func (m *mergeReader) next() bool {
 		return false
 	}
 	m.from = m.tables[0]
+	least := getEntry(m.from.rest)
 	for _, s := range m.tables[1:] { // There are few.
-		if s.entry.less(m.from.entry) {
-			m.from = s
+		if e := getEntry(s.rest); e.less(least) {
+			m.from, least = s, e
 		}
 	}
-	m.entry = m.from.entry
+	rows := oneHash(m.from.rest[:min(len(m.from.rest), mergeMost*entrySize)])
+	n := len(rows) / entrySize
+	for _, s := range m.tables {
+		if e := getEntry(s.rest); s != m.from && e.Hash == least.Hash {
+			n = sort.Search(n, func(i int) bool { return e.less(getEntry(rows[i*entrySize:])) })
+		}
+	}
+	m.from.move(n)
+	m.rows = m.from.row
 	return true
 }

@@ -22,9 +22,11 @@ func makeTable(t testing.TB, fsys vfs.FS, dir string, all []Entry) *table {
 func makeShaped(t testing.TB, o *Options, all []Entry) *table {
 	t.Helper()
 	w := check.Value(newTableWriter(o, int64(len(all)), int64(len(all)))).Must(t)
-	tab := check.Value(writeTable(context.Background(), w, 0, func(emit func(Entry) error) error {
+	tab := check.Value(writeTable(context.Background(), w, 0, func(emit func(rows []byte) error) error {
+		var row [entrySize]byte
 		for _, e := range all {
-			if err := emit(e); err != nil {
+			putEntry(row[:], e)
+			if err := emit(row[:]); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 
@@ -27,9 +28,7 @@ type tableWriter struct {
 	filter *bloom   // nil: none wanted
 	room   int64    // distinct hashes that filter was made for
 	few    []uint64 // all distinct hashes, unless they are more than fewHashes
-	footer tableFooter
-	last   Entry
-	shares Shares
+	tally
 
 	packed bool   // the shape of the table
 	block  []byte // entries that wait for being as many as a block has
@@ -58,42 +57,40 @@ func newTableWriter(o *Options, entries, hashes int64) (*tableWriter, error) {
 	return w, nil
 }
 
-func (w *tableWriter) add(e Entry) error {
-	if len(w.block) == cap(w.block) {
-		if err := w.endBlock(); err != nil {
-			return err
+// add takes entries of one hash, as a plain table has them.
+func (w *tableWriter) add(rows []byte) error {
+	if w.packed {
+		for row := range slices.Chunk(rows, entrySize) {
+			if e := getEntry(row); e.Number != e.Position {
+				return fmt.Errorf("packed index entry %+v has a number that is not its position", e)
+			}
 		}
 	}
-	if len(w.block) == 0 {
-		w.starts = le.AppendUint64(w.starts, e.Hash)
+	before := w.hashes
+	if taken := w.take(rows) * entrySize; taken < int64(len(rows)) {
+		return fmt.Errorf("index entry %+v given after %+v", getEntry(rows[taken:]), w.last)
 	}
-	w.block = w.block[:len(w.block)+entrySize]
-	putEntry(w.block[len(w.block)-entrySize:], e)
-	f := &w.footer
-	if w.packed && e.Number != e.Position {
-		return fmt.Errorf("packed index entry %+v has a number that is not its position", e)
-	}
-	if f.count == 0 {
-		f.minHash, f.minPos, f.maxPos, f.maxNumber = e.Hash, e.Position, e.Position, e.Number
-	} else if e.less(w.last) {
-		return fmt.Errorf("index entry %+v given after %+v", e, w.last)
-	}
-	if f.count == 0 || e.Hash != w.last.Hash {
-		f.hashes++
-		w.shares[e.Hash>>shareShift].Hashes++
+	if w.hashes > before {
 		if w.filter != nil {
-			w.filter.add(e.Hash)
+			w.filter.add(w.last.Hash)
 		}
-		if f.hashes <= fewHashes {
-			w.few = append(w.few, e.Hash)
+		if w.hashes <= fewHashes {
+			w.few = append(w.few, w.last.Hash)
 		}
 	}
-	f.count++
-	w.shares[e.Hash>>shareShift].Entries++
-	f.minPos = min(f.minPos, e.Position)
-	f.maxPos = max(f.maxPos, e.Position)
-	f.maxNumber = max(f.maxNumber, e.Number)
-	w.last = e
+	for len(rows) > 0 {
+		if len(w.block) == cap(w.block) {
+			if err := w.endBlock(); err != nil {
+				return err
+			}
+		}
+		if len(w.block) == 0 {
+			w.starts = le.AppendUint64(w.starts, w.last.Hash)
+		}
+		n := min(len(rows), cap(w.block)-len(w.block))
+		w.block = append(w.block, rows[:n]...)
+		rows = rows[n:]
+	}
 	return nil
 }
 
@@ -126,11 +123,11 @@ func (w *tableWriter) end() (err error) {
 	if err := w.out.write(le.AppendUint64(directory, xxh3.Hash(directory))); err != nil {
 		return err
 	}
-	w.footer.maxHash = w.last.Hash
-	if w.footer.sum, err = w.out.sum(); err != nil {
+	w.maxHash = w.last.Hash
+	if w.sum, err = w.out.sum(); err != nil {
 		return err
 	}
-	return w.out.write(w.footer.encode())
+	return w.out.write(w.encode())
 }
 
 // publish makes the table and its filter durable under their names and opens it
@@ -169,10 +166,10 @@ func (w *tableWriter) publish(ctx context.Context, level int) (*table, error) {
 func (w *tableWriter) publishFilter(ctx context.Context, t *table) error {
 	t.filter = w.filter
 	switch {
-	case w.footer.hashes >= w.room/2:
+	case w.hashes >= w.room/2:
 	// The tables merged had many hashes in common, or many hashes went.
-	case w.footer.hashes <= fewHashes:
-		t.filter = newBloom(w.footer.hashes)
+	case w.hashes <= fewHashes:
+		t.filter = newBloom(w.hashes)
 		for _, hash := range w.few {
 			t.filter.add(hash)
 		}
@@ -188,13 +185,15 @@ func (w *tableWriter) publishFilter(ctx context.Context, t *table) error {
 }
 
 // writeTable writes all entries of a sequence. It returns no table when there are none.
-func writeTable(ctx context.Context, w *tableWriter, level int, each func(emit func(Entry) error) error) (*table, error) {
+func writeTable(ctx context.Context, w *tableWriter, level int, each func(emit func(rows []byte) error) error) (*table, error) {
 	n := 0
-	err := each(func(e Entry) error {
-		if n++; n%checkEvery == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+	err := each(func(rows []byte) error {
+		if n += len(rows); n >= checkEvery*entrySize {
+			if n = 0; ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 		}
-		return w.add(e)
+		return w.add(rows)
 	})
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -202,7 +201,7 @@ func writeTable(ctx context.Context, w *tableWriter, level int, each func(emit f
 	if err != nil {
 		return nil, w.out.abandon(w.fsys, err)
 	}
-	if w.footer.count == 0 {
+	if w.count == 0 {
 		return nil, w.out.abandon(w.fsys, nil)
 	}
 	return w.publish(ctx, level)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"path/filepath"
+	"slices"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -50,12 +51,14 @@ func (x *Index) Entries() iter.Seq2[Entry, error] {
 		defer s.release()
 		in := newMergeReader(s.tables)
 		for in.next() {
-			if err := x.checkFilters(in.from.t, in.entry.Hash); err != nil {
+			if err := x.checkFilters(in.from.t, le.Uint64(in.rows)); err != nil {
 				yield(Entry{}, err)
 				return
 			}
-			if !yield(in.entry, nil) {
-				return
+			for row := range slices.Chunk(in.rows, entrySize) {
+				if !yield(getEntry(row), nil) {
+					return
+				}
 			}
 		}
 		if in.err != nil {
