@@ -52,7 +52,8 @@ func (l *Log) openPostings() (err error) {
 	l.postings, err = postings.Open(postings.Options{
 		Index: index.Options{
 			FS: l.opts.FS, Dir: filepath.Join(l.opts.IndexDir, postingsFolder), Logger: logger,
-			Name: "postings", Packed: true, MaxMemTable: max(1, l.opts.PostingsMemory/postingMemory), Stats: l.opts.Stats, ExistenceFilterMax: -1,
+			Name: "postings", Packed: true, Stats: l.opts.Stats, ExistenceFilterMax: -1,
+			MaxMemory:   max(1, int64(l.opts.PostingsMemory/2)), // One table more may wait.
 			OnFatal:     func(err error) { _ = l.fail(fmt.Errorf("postings: %w", err)) },
 			BeforeFlush: func() { _ = l.syncer.Sync() }, // as for the index
 			Cluster:     l.cluster, Belongs: l.endsAt,
@@ -76,11 +77,7 @@ func (l *Log) postingsOf(from, to int64, add postings.Add) error {
 	})
 }
 
-const (
-	postingsFolder = "postings" // in the folder of the index
-	// bytes of memory that a posting takes: about 52, and one table more may wait
-	postingMemory = 2 * 56
-)
+const postingsFolder = "postings" // in the folder of the index
 
 // poster finds what records say of themselves. Its memory is used again.
 type poster struct {

@@ -111,10 +111,12 @@ func (n *notifier) wake(entries, posted []index.Entry) {
 	}
 	for _, list := range [...][]index.Entry{entries, posted} {
 		for _, e := range list {
-			for w := range n.streams[e.Hash] {
-				w.wake()
+			if set, ok := n.streams[e.Hash]; ok {
+				for w := range set {
+					w.wake()
+				}
+				delete(n.streams, e.Hash)
 			}
-			delete(n.streams, e.Hash)
 		}
 	}
 }

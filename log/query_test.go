@@ -265,7 +265,7 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 		mem := vfs.NewCrashMem()
 		o := testOptions(mem)
 		if seed%2 == 0 {
-			o.PostingsMemory = 100 * postingMemory // Tables are written and merged.
+			o.PostingsMemory = 10 << 10 // Tables are written and merged.
 		}
 		h := &history{rand.New(rand.NewPCG(seed, 1)), t, newModel(), mustOpen(t, o), map[string]bool{}, map[int64]bool{}}
 		for range 12 {

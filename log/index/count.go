@@ -72,8 +72,8 @@ func (x *Index) Count(hash uint64) (n int64, err error) {
 	}
 	defer s.release()
 	for _, m := range s.mems {
-		if e := m.head(hash); e != nil {
-			n += int64(e.depth)
+		if b := m.head(hash); b != nil {
+			n += int64(b.total())
 		}
 	}
 	for _, t := range s.tables {

@@ -125,9 +125,9 @@ func (x *Index) Add(batch []Entry, upTo int64, chain event.Chain) error {
 	for i := range batch {
 		mem.add(batch[i], announce)
 	}
-	mem.shown.Store(int64(mem.count))
+	mem.show()
 	x.reached, x.reachedChain = upTo, chain
-	if mem.count < x.opt.MaxMemTable {
+	if !mem.full(&x.opt) {
 		return nil
 	}
 	_, err = x.freeze(true)

@@ -1,8 +1,12 @@
 package index
 
 import (
+	"cmp"
+	"iter"
+	"math"
 	"math/bits"
 	"slices"
+	"sort"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -11,39 +15,68 @@ import (
 )
 
 const (
-	slabBits = 10
+	slabBits = 10 // of blocks
 	slabSize = 1 << slabBits
 	slabMask = slabSize - 1
 
-	firstSlots = 1024
+	rowsBits = 12
+	rowsSize = 1 << rowsBits
+	rowsMask = rowsSize - 1
+
+	largestBlock = 8 // The logarithm of the most entries of a block in memory.
+	firstSlots   = 1024
 )
 
-// memEntry is an entry in memory with its links to older entries of the same
-// hash. An entry is written once, before a slot publishes it, and never changed.
+// row is an entry without its hash.
+type row struct{ number, position int64 }
+
+// memBlock is entries of one hash that were added one after another, in memory: the first block of a
+// hash has one, each further one twice as many as the one before, up to 256. The first entry is in
+// the block, the others are rows of their own. An entry is written once, before count says that it
+// is there, and never changed; nor is anything else of a block that a slot has published.
 //
-// References are the entry's place plus one, so that 0 means none. The entries
-// of one hash form a random-access list: depth counts from 1 at the oldest;
-// jump leads as far back as the skew-binary decomposition of depth allows, which
-// bounds every search by O(log depth) steps.
-type memEntry struct {
-	hash     uint64
-	number   int64
-	position int64
-	prev     uint32
-	jump     uint32
-	depth    uint32
-	// 1: the numbers from here back do not strictly fall (streams with the same hash)
-	disordered uint32
+// References are the block's place plus one, so that 0 means none. The blocks of one hash form a
+// random-access list: depth counts from 1 at the oldest; jump leads as far back as the skew-binary
+// decomposition of depth allows, which bounds every search by O(log depth) steps.
+type memBlock struct {
+	hash   uint64
+	first  row
+	rest   uint32 // the place of the other rows
+	before uint32 // entries of older blocks
+	prev   uint32
+	jump   uint32
+	flags  uint32 // depth, and disordered
+	count  atomic.Uint32
 }
 
-func (e *memEntry) entry() Entry { return Entry{Hash: e.hash, Number: e.number, Position: e.position} }
+// disordered is set in flags where the numbers from this block back may not strictly fall (streams
+// with the same hash).
+const disordered = 1 << 31
 
-type slab [slabSize]memEntry
+func (b *memBlock) depth() uint32      { return b.flags &^ disordered }
+func (b *memBlock) isDisordered() bool { return b.flags&disordered != 0 }
 
-// slotTable is an open-addressing table with linear probing: each slot refers to the newest entry
+// room is how many entries the block can have.
+func (b *memBlock) room() uint32 { return 1 << min(b.depth()-1, largestBlock) }
+
+// total is how many entries of the hash there are up to the newest of this block.
+func (b *memBlock) total() int { return int(b.before + b.count.Load()) }
+
+// slabs is memory for many things of one kind, in pieces that never move.
+type slabs[S any] struct{ folder atomic.Pointer[[]*S] }
+
+func (s *slabs[S]) all() []*S { return *s.folder.Load() }
+
+// grow adds a piece. A reader's folder may share the array, but ends before the new place.
+func (s *slabs[S]) grow() {
+	folder := append(s.all(), new(S))
+	s.folder.Store(&folder)
+}
+
+// slotTable is an open-addressing table with linear probing: each slot refers to the newest block
 // of one hash. It is at most three quarters full and only ever gains slots. The lower half of a
-// slot refers to the entry, the upper half is 32 bits of the mixed hash. With them a search skips
-// entries of other hashes, and a larger table places the slot.
+// slot refers to the block, the upper half is 32 bits of the mixed hash. With them a search skips
+// blocks of other hashes, and a larger table places the slot.
 type slotTable struct {
 	slots []atomic.Uint64
 }
@@ -62,19 +95,23 @@ func (t *slotTable) after(at int) int {
 	return 0
 }
 
-// memTable holds entries in memory. One goroutine adds; readers need no lock:
-// whatever reference a reader finds in a slot leads to entries that were complete
-// before the slot was stored, and to slabs whose folder was stored before that.
+// memTable holds entries in memory. One goroutine adds; readers need no lock: whatever reference a
+// reader finds in a slot leads to blocks that were complete before the slot was stored, and to slabs
+// whose folder was stored before that.
 type memTable struct {
-	slabs atomic.Pointer[[]*slab]
-	slots atomic.Pointer[slotTable]
+	blockSlabs slabs[[slabSize]memBlock]
+	rowSlabs   slabs[[rowsSize]row]
+	slots      atomic.Pointer[slotTable]
 
 	// Written by the adding goroutine; others read them once the table is frozen.
 	count   int
 	streams int // slots in use
+	blocks  int
+	rows    int // places in use, or left empty at the end of a slab
 
-	shown  atomic.Int64 // count, as others may read it
-	shares [len(Shares{})]struct{ entries, hashes atomic.Int64 }
+	shown       atomic.Int64 // count, as others may read it
+	shownBlocks atomic.Int64
+	shares      [len(Shares{})]struct{ entries, hashes atomic.Int64 }
 
 	upTo   int64       // log position that the entries reach; guarded by Index.mu until frozen
 	chain  event.Chain // of the log there; like upTo
@@ -85,19 +122,53 @@ type memTable struct {
 
 func newMemTable() *memTable {
 	t := &memTable{}
-	t.slabs.Store(&[]*slab{})
+	t.blockSlabs.folder.Store(&[]*[slabSize]memBlock{})
+	t.rowSlabs.folder.Store(&[]*[rowsSize]row{})
 	t.slots.Store(newSlotTable(firstSlots))
 	return t
 }
 
+const (
+	blockBytes = int64(unsafe.Sizeof(memBlock{}))
+	rowBytes   = int64(unsafe.Sizeof(row{}))
+	slotBytes  = 8
+)
+
 // bytes is the memory that it takes.
 func (t *memTable) bytes() int64 {
-	return int64(len(*t.slabs.Load()))*int64(unsafe.Sizeof(slab{})) + 8*int64(len(t.slots.Load().slots))
+	return int64(len(t.blockSlabs.all()))*slabSize*blockBytes + int64(len(t.rowSlabs.all()))*rowsSize*rowBytes + slotBytes*int64(len(t.slots.Load().slots))
 }
 
-// ref returns the entry of a reference other than 0.
-func (t *memTable) ref(r uint32) *memEntry {
-	return &(*t.slabs.Load())[(r-1)>>slabBits][(r-1)&slabMask]
+// full reports whether it has as much as the options allow. The adding goroutine may ask.
+func (t *memTable) full(o *Options) bool {
+	if o.MaxMemory > 0 {
+		return int64(t.blocks)*blockBytes+int64(t.rows)*rowBytes+int64(t.streams)*slotBytes >= o.MaxMemory
+	}
+	return t.count >= o.MaxMemTable
+}
+
+// block returns the block of a reference other than 0.
+func (t *memTable) block(r uint32) *memBlock {
+	return &t.blockSlabs.all()[(r-1)>>slabBits][(r-1)&slabMask]
+}
+
+// entry returns one of the entries of a block.
+func (t *memTable) entry(b *memBlock, i uint32) Entry {
+	r := &b.first
+	if i > 0 {
+		at := b.rest + i - 1
+		r = &t.rowSlabs.all()[at>>rowsBits][at&rowsMask]
+	}
+	return Entry{Hash: b.hash, Number: r.number, Position: r.position}
+}
+
+// others are the entries of a block but the first.
+func (t *memTable) others(b *memBlock) []row {
+	n := b.count.Load() - 1
+	if n == 0 {
+		return nil
+	}
+	return t.rowSlabs.all()[b.rest>>rowsBits][b.rest&rowsMask:][:n]
 }
 
 // add appends an entry. Before the first one of a hash becomes visible, announce is called.
@@ -105,24 +176,29 @@ func (t *memTable) add(e Entry, announce func(hash uint64)) {
 	slots := t.slots.Load()
 	tag := slotTag(e.Hash)
 	at, head := t.find(slots, e.Hash, tag)
-	if t.count&slabMask == 0 {
-		// A reader's folder may share the array, but ends before the new place.
-		folder := append(*t.slabs.Load(), new(slab))
-		t.slabs.Store(&folder)
-	}
 	t.count++
-	ref := uint32(t.count)
-	n := t.ref(ref)
-	*n = memEntry{hash: e.Hash, number: e.Number, position: e.Position, depth: 1}
 	share := &t.shares[e.Hash>>shareShift]
 	share.entries.Store(share.entries.Load() + 1) // One goroutine adds.
-	if head != 0 {
-		t.link(n, head)
-	} else {
+	next := memBlock{hash: e.Hash, first: row{e.Number, e.Position}, flags: 1}
+	if head == 0 {
 		announce(e.Hash)
 		share.hashes.Store(share.hashes.Load() + 1)
+	} else {
+		b := t.block(head)
+		n := b.count.Load()
+		falls := e.Number <= t.entry(b, n-1).Number
+		if n < b.room() && (!falls || b.isDisordered()) {
+			place := b.rest + n - 1
+			t.rowSlabs.all()[place>>rowsBits][place&rowsMask] = next.first
+			b.count.Store(n + 1)
+			return
+		}
+		t.link(&next, head, b)
+		if falls {
+			next.flags |= disordered
+		}
 	}
-	slots.slots[at].Store(uint64(tag)<<32 | uint64(ref))
+	slots.slots[at].Store(uint64(tag)<<32 | uint64(t.append(&next)))
 	if head == 0 {
 		t.streams++
 		if t.streams*4 > len(slots.slots)*3 {
@@ -131,26 +207,43 @@ func (t *memTable) add(e Entry, announce func(hash uint64)) {
 	}
 }
 
-func (t *memTable) link(n *memEntry, head uint32) {
-	p := t.ref(head)
-	n.prev, n.jump, n.depth = head, head, p.depth+1
+// append takes a block over, with memory for all that it can have, and returns its reference.
+func (t *memTable) append(b *memBlock) uint32 {
+	if t.blocks&slabMask == 0 {
+		t.blockSlabs.grow()
+	}
+	if others := int(b.room()) - 1; others > 0 {
+		if left := -t.rows & rowsMask; left < others {
+			t.rows += left
+			t.rowSlabs.grow()
+		}
+		b.rest = uint32(t.rows)
+		t.rows += others
+	}
+	t.blocks++
+	to := t.block(uint32(t.blocks))
+	to.hash, to.first, to.rest, to.before, to.prev, to.jump, to.flags = b.hash, b.first, b.rest, b.before, b.prev, b.jump, b.flags
+	to.count.Store(1)
+	return uint32(t.blocks)
+}
+
+// link makes n the block after p, the newest of its hash so far.
+func (t *memTable) link(n *memBlock, head uint32, p *memBlock) {
+	n.prev, n.jump, n.flags, n.before = head, head, p.flags+1, uint32(p.total())
 	if p.jump != 0 {
-		// Two equal skips before this entry become one: the carry of skew-binary counting.
-		if j := t.ref(p.jump); j.jump != 0 && p.depth-j.depth == j.depth-t.ref(j.jump).depth {
+		// Two equal skips before this block become one: the carry of skew-binary counting.
+		if j := t.block(p.jump); j.jump != 0 && p.depth()-j.depth() == j.depth()-t.block(j.jump).depth() {
 			n.jump = j.jump
 		}
 	}
-	if p.disordered != 0 || n.number <= p.number {
-		n.disordered = 1
-	}
 }
 
-// find returns the slot of a hash and its newest entry, or the empty slot where the hash belongs.
+// find returns the slot of a hash and its newest block, or the empty slot where the hash belongs.
 func (t *memTable) find(slots *slotTable, hash uint64, tag uint32) (at int, head uint32) {
 	for at = slots.home(tag); ; at = slots.after(at) {
 		slot := slots.slots[at].Load()
 		head = uint32(slot)
-		if head == 0 || uint32(slot>>32) == tag && t.ref(head).hash == hash {
+		if head == 0 || uint32(slot>>32) == tag && t.block(head).hash == hash {
 			return at, head
 		}
 	}
@@ -173,76 +266,114 @@ func (t *memTable) grow(old *slotTable) {
 	t.slots.Store(bigger)
 }
 
-// head returns the newest entry of a hash, or nil.
-func (t *memTable) head(hash uint64) *memEntry {
+// show lets others see how much was added.
+func (t *memTable) show() {
+	t.shownBlocks.Store(int64(t.blocks))
+	t.shown.Store(int64(t.count))
+}
+
+// entries gives all that was shown, in any order.
+func (t *memTable) entries() iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for r := range uint32(t.shownBlocks.Load()) {
+			b := t.block(r + 1)
+			for i := range b.count.Load() {
+				if !yield(t.entry(b, i)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// head returns the newest block of a hash, or nil.
+func (t *memTable) head(hash uint64) *memBlock {
 	if _, r := t.find(t.slots.Load(), hash, slotTag(hash)); r != 0 {
-		return t.ref(r)
+		return t.block(r)
 	}
 	return nil
 }
 
-// back returns the entry before e of the same hash, or nil.
-func (t *memTable) back(e *memEntry) *memEntry {
-	if e.prev == 0 {
+// back returns the block before b of the same hash, or nil.
+func (t *memTable) back(b *memBlock) *memBlock {
+	if b.prev == 0 {
 		return nil
 	}
-	return t.ref(e.prev)
+	return t.block(b.prev)
 }
 
-// descendTo returns the newest entry, from e to the oldest, for which the predicate holds, or nil.
-// Once it holds it must hold for all older entries.
-func (t *memTable) descendTo(e *memEntry, holds func(*memEntry) bool) *memEntry {
-	for e != nil && !holds(e) {
-		if e.jump != 0 {
-			if j := t.ref(e.jump); !holds(j) {
-				e = j
+// descendTo returns the newest block, from b to the oldest, for which the predicate holds, or nil.
+// Once it holds it must hold for all older blocks.
+func (t *memTable) descendTo(b *memBlock, holds func(*memBlock) bool) *memBlock {
+	for b != nil && !holds(b) {
+		if b.jump != 0 {
+			if j := t.block(b.jump); !holds(j) {
+				b = j
 				continue
 			}
 		}
-		e = t.back(e)
+		b = t.back(b)
 	}
-	return e
+	return b
+}
+
+// countUpTo counts the entries with numbers up to one, of a list in order.
+func (t *memTable) countUpTo(head *memBlock, number int64) int {
+	b := t.descendTo(head, func(b *memBlock) bool { return b.first.number <= number })
+	if b == nil {
+		return 0
+	}
+	others := t.others(b)
+	return int(b.before) + 1 + sort.Search(len(others), func(i int) bool { return others[i].number > number })
+}
+
+// window returns the places in the list of the entries numbered from..to, of a list in order.
+func (t *memTable) window(head *memBlock, from, to int64) (begin, end int) {
+	if from > math.MinInt64 {
+		begin = t.countUpTo(head, from-1)
+	}
+	return begin, max(begin, t.countUpTo(head, to))
+}
+
+// down gives the entries at some places in the list of a hash, from the newest to the oldest.
+func (t *memTable) down(head *memBlock, begin, end int) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		b := t.descendTo(head, func(b *memBlock) bool { return int(b.before) < end })
+		for at := end - 1; at >= begin; at-- {
+			if at < int(b.before) {
+				b = t.back(b)
+			}
+			if !yield(t.entry(b, uint32(at)-b.before)) {
+				return
+			}
+		}
+	}
 }
 
 // last returns the entry with the highest number of a hash.
-func (t *memTable) last(hash uint64) (Entry, bool) {
-	e := t.head(hash)
-	if e == nil {
+func (t *memTable) last(hash uint64) (best Entry, ok bool) {
+	head := t.head(hash)
+	if head == nil {
 		return Entry{}, false
 	}
-	best := e.entry()
-	if e.disordered != 0 {
-		for e = t.back(e); e != nil; e = t.back(e) {
-			if c := e.entry(); best.less(c) {
-				best = c
+	best = t.entry(head, head.count.Load()-1)
+	if head.isDisordered() {
+		for e := range t.down(head, 0, head.total()) {
+			if best.less(e) {
+				best = e
 			}
 		}
 	}
 	return best, true
 }
 
-// window returns the newest and the lowest depth of the entries with numbers
-// from..to of an ordered chain; nil when there are none.
-func (t *memTable) window(head *memEntry, from, to int64) (newest *memEntry, lowest uint32) {
-	newest = t.descendTo(head, func(e *memEntry) bool { return e.number <= to })
-	if newest == nil || newest.number < from {
-		return nil, 0
-	}
-	below := t.descendTo(newest, func(e *memEntry) bool { return e.number < from })
-	if below == nil {
-		return newest, 1
-	}
-	return newest, below.depth + 1
-}
-
-// disorderedWindow collects the entries numbered from..to of a chain that is
-// not ordered, sorted upwards. It walks the whole chain: only streams that share
-// a hash pay for it.
-func (t *memTable) disorderedWindow(dst []Entry, head *memEntry, from, to int64) []Entry {
+// disorderedWindow collects the entries numbered from..to of a list that is not ordered, sorted
+// upwards. It walks the whole list: only streams that share a hash pay for it.
+func (t *memTable) disorderedWindow(dst []Entry, head *memBlock, from, to int64) []Entry {
 	start := len(dst)
-	for e := head; e != nil; e = t.back(e) {
-		if from <= e.number && e.number <= to {
-			dst = append(dst, e.entry())
+	for e := range t.down(head, 0, head.total()) {
+		if from <= e.Number && e.Number <= to {
+			dst = append(dst, e)
 		}
 	}
 	slices.SortFunc(dst[start:], compareEntries)
@@ -252,29 +383,21 @@ func (t *memTable) disorderedWindow(dst []Entry, head *memEntry, from, to int64)
 // ascend appends the lowest max entries numbered from..to, upwards.
 func (t *memTable) ascend(dst []Entry, hash uint64, from, to int64, max int) []Entry {
 	head := t.head(hash)
-	if head == nil {
+	start := len(dst)
+	switch {
+	case head == nil:
 		return dst
-	}
-	if head.disordered != 0 {
-		start := len(dst)
+	case head.isDisordered():
 		dst = t.disorderedWindow(dst, head, from, to)
 		return dst[:min(len(dst), start+max)]
 	}
-	e, lowest := t.window(head, from, to)
-	if e == nil {
-		return dst
-	}
-	n := int(e.depth - lowest + 1)
-	if n > max {
-		n = max
-		limit := lowest + uint32(max) - 1
-		e = t.descendTo(e, func(e *memEntry) bool { return e.depth <= limit })
-	}
-	dst = slices.Grow(dst, n)
-	dst = dst[:len(dst)+n]
-	for i := len(dst) - 1; n > 0; i, n = i-1, n-1 {
-		dst[i] = e.entry()
-		e = t.back(e)
+	begin, end := t.window(head, from, to)
+	n := min(max, end-begin)
+	dst = slices.Grow(dst, n)[:start+n]
+	i := len(dst)
+	for e := range t.down(head, begin, begin+n) {
+		i--
+		dst[i] = e
 	}
 	return dst
 }
@@ -282,63 +405,79 @@ func (t *memTable) ascend(dst []Entry, hash uint64, from, to int64, max int) []E
 // descend appends the highest max entries numbered downTo..from, downwards.
 func (t *memTable) descend(dst []Entry, hash uint64, from, downTo int64, max int) []Entry {
 	head := t.head(hash)
-	if head == nil {
+	start := len(dst)
+	switch {
+	case head == nil:
 		return dst
-	}
-	if head.disordered != 0 {
-		start := len(dst)
+	case head.isDisordered():
 		dst = t.disorderedWindow(dst, head, downTo, from)
 		slices.Reverse(dst[start:])
 		return dst[:min(len(dst), start+max)]
 	}
-	e := t.descendTo(head, func(e *memEntry) bool { return e.number <= from })
-	for ; e != nil && e.number >= downTo && max > 0; max-- {
-		dst = append(dst, e.entry())
-		e = t.back(e)
+	begin, end := t.window(head, downTo, from)
+	for e := range t.down(head, end-min(max, end-begin), end) {
+		dst = append(dst, e)
 	}
 	return dst
 }
 
-// sorted gives emit all entries as a plain table has them, some of one hash at a
-// time. The table must be frozen. Entries are first spread over buckets by the top of their hash, as
-// references, and then sorted bucket by bucket: little memory beyond the table's.
+// sorted gives emit all entries as a plain table has them, some of one hash at a time. The table
+// must be frozen. Blocks are first spread over buckets by the top of their hash, as references, and
+// then sorted bucket by bucket: little memory beyond the table's.
 func (t *memTable) sorted(emit func(rows []byte) error) error {
-	bucketBits := min(16, max(0, bits.Len(uint(t.count))-4))
+	bucketBits := min(16, max(0, bits.Len(uint(t.blocks))-4))
 	shift := 64 - bucketBits // a shift by 64 gives 0: one bucket
 	ends := make([]uint32, 1<<bucketBits+1)
-	slabs := *t.slabs.Load()
-	for i := range t.count {
-		ends[slabs[i>>slabBits][i&slabMask].hash>>shift+1]++
+	all := t.blockSlabs.all()
+	for i := range t.blocks {
+		ends[all[i>>slabBits][i&slabMask].hash>>shift+1]++
 	}
 	for b := 1; b < len(ends); b++ {
 		ends[b] += ends[b-1]
 	}
-	refs := make([]uint32, t.count)
-	for i := range t.count {
-		b := slabs[i>>slabBits][i&slabMask].hash >> shift
+	refs := make([]uint32, t.blocks)
+	for i := range t.blocks {
+		b := all[i>>slabBits][i&slabMask].hash >> shift
 		refs[ends[b]] = uint32(i)
 		ends[b]++
 	}
-	var bucket []Entry
-	rows := make([]byte, 0, blockEntries*entrySize)
+	var bucket []*memBlock
+	var entries []Entry
+	var rows [entrySize << largestBlock]byte
 	var begin uint32
 	for b := range 1 << bucketBits {
 		bucket = bucket[:0]
 		for _, i := range refs[begin:ends[b]] {
-			bucket = append(bucket, slabs[i>>slabBits][i&slabMask].entry())
+			bucket = append(bucket, &all[i>>slabBits][i&slabMask])
 		}
 		begin = ends[b]
-		slices.SortFunc(bucket, compareEntries)
-		for i := range bucket {
-			rows = rows[:len(rows)+entrySize]
-			putEntry(rows[len(rows)-entrySize:], bucket[i])
-			if i+1 < len(bucket) && bucket[i+1].Hash == bucket[i].Hash && len(rows) < cap(rows) {
-				continue
+		slices.SortFunc(bucket, func(a, b *memBlock) int {
+			return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.before, b.before))
+		})
+		for len(bucket) > 0 {
+			n := 1
+			for n < len(bucket) && bucket[n].hash == bucket[0].hash {
+				n++
 			}
-			if err := emit(rows); err != nil {
-				return err
+			entries = entries[:0]
+			for _, b := range bucket[:n] {
+				entries = append(entries, t.entry(b, 0))
+				for _, r := range t.others(b) {
+					entries = append(entries, Entry{Hash: b.hash, Number: r.number, Position: r.position})
+				}
 			}
-			rows = rows[:0]
+			if bucket[n-1].isDisordered() {
+				slices.SortFunc(entries, compareEntries)
+			}
+			for part := range slices.Chunk(entries, 1<<largestBlock) {
+				for i, e := range part {
+					putEntry(rows[i*entrySize:], e)
+				}
+				if err := emit(rows[:len(part)*entrySize]); err != nil {
+					return err
+				}
+			}
+			bucket = bucket[n:]
 		}
 	}
 	return nil

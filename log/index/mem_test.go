@@ -18,18 +18,20 @@ func TestMemChainSteps(t *testing.T) {
 		m.add(Entry{Hash: 42, Number: i * 2, Position: i}, announceNothing)
 	}
 	head := m.head(42)
-	check.MustEqual(t, head.disordered, 0, "a rising stream counts as disordered")
+	if head.isDisordered() {
+		t.Fatal("a rising stream counts as disordered")
+	}
 	worst := 0
 	for target := int64(0); target < 2*n; target += 997 {
 		steps := 0
-		e := m.descendTo(head, func(e *memEntry) bool { steps++; return e.number <= target })
-		if e == nil || e.number != target&^1 {
-			t.Fatalf("search for %d found %+v", target, e)
+		b := m.descendTo(head, func(b *memBlock) bool { steps++; return b.first.number <= target })
+		if b == nil || m.countUpTo(head, target) != int(target/2+1) {
+			t.Fatalf("search for %d found %+v", target, b)
 		}
 		worst = max(worst, steps)
 	}
-	if worst > 6*17 {
-		t.Fatalf("%d steps through a chain of %d", worst, n)
+	if depth := int(head.depth()); depth > n>>largestBlock+largestBlock || worst > 6*9 {
+		t.Fatalf("%d steps through a list of %d blocks", worst, depth)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestMemoryOfStreams(t *testing.T) {
 	}
 	full := heap() - before
 	t.Logf("empty %d KB, full %d KB", empty>>10, full>>10)
-	if empty > 1<<20 || full > 64*streams {
+	if empty > 1<<20 || full > 72*streams {
 		t.Fatalf("%d bytes when empty, %d when full", empty, full)
 	}
 	check.Must(t, x.Close())

@@ -131,7 +131,7 @@ func TestSizes(t *testing.T) {
 		if n.Tables != 2 || n.Entries != entries || n.Bytes != files || n.Keys > streams || n.Keys < streams*9/10 {
 			t.Errorf("%+v, expected %d entries in files of %d bytes", n, entries, files)
 		}
-		if before.Entries != entries || before.Memory-n.Memory < entries/2*39 {
+		if before.Entries != entries || before.Memory-n.Memory < entries/2*16 {
 			t.Errorf("%+v before the flush, %+v after it", before, n)
 		}
 		// Plain tables have samples, and checksums of parts.

@@ -108,7 +108,7 @@ func (r *rebuilding) add(batch []Entry) error {
 		r.mem.add(batch[i], announce)
 	}
 	r.entries += int64(len(batch))
-	if r.mem.count < r.x.opt.MaxMemTable {
+	if !r.mem.full(&r.x.opt) {
 		return nil
 	}
 	return r.write()

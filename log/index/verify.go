@@ -92,8 +92,8 @@ func Between(x *Index, from, to int64) ([]Entry, error) {
 		}
 	}
 	for _, m := range s.mems {
-		for i := range m.shown.Load() {
-			add(m.ref(uint32(i + 1)).entry())
+		for e := range m.entries() {
+			add(e)
 		}
 	}
 	for _, t := range s.tables {
