@@ -30,10 +30,10 @@ const (
 // row is an entry without its hash.
 type row struct{ number, position int64 }
 
-// memBlock is entries of one hash that were added one after another, in memory: the first block of a
-// hash has one, each further one twice as many as the one before, up to 256. The first entry is in
-// the block, the others are rows of their own. An entry is written once, before count says that it
-// is there, and never changed; nor is anything else of a block that a slot has published.
+// memBlock is entries of one hash that were added one after another, in memory: the first block of
+// a hash has one, each further one twice as many as the one before, up to 256. The first entry is
+// in the block, the others are rows of their own. An entry is written once, before count says that
+// it is there, and never changed; nor is anything else of a block that a slot has published.
 //
 // References are the block's place plus one, so that 0 means none. The blocks of one hash form a
 // random-access list: depth counts from 1 at the oldest; jump leads as far back as the skew-binary
@@ -96,8 +96,8 @@ func (t *slotTable) after(at int) int {
 }
 
 // memTable holds entries in memory. One goroutine adds; readers need no lock: whatever reference a
-// reader finds in a slot leads to blocks that were complete before the slot was stored, and to slabs
-// whose folder was stored before that.
+// reader finds in a slot leads to blocks that were complete before the slot was stored, and to
+// slabs whose folder was stored before that.
 type memTable struct {
 	blockSlabs slabs[[slabSize]memBlock]
 	rowSlabs   slabs[[rowsSize]row]

@@ -61,7 +61,7 @@ type Options struct {
 	Dir string // the folder; made when missing
 
 	MaxMemTable int // entries in memory before they go to a file; 0: DefaultMaxMemTable
-	// bytes that they take in memory before they go to a file; above 0 it holds instead of MaxMemTable
+	// bytes that they take in memory before they go to a file; above 0 it replaces MaxMemTable
 	MaxMemory int64
 	// highest level that automatic merges make; 0: no limit; below 0: no automatic merges
 	MaxAutoMergeLevel int
