@@ -14,7 +14,7 @@ import (
 const writersAlone = " --consumers 0 --projections=false --scavenges=false --backups=false --redactions=false --rate 400"
 
 // TestTorture kills nodes of a cluster under load. What torture proves of its rounds is on the page
-// how-it-is-tested. Its own tests torment a single node.
+// testing. Its own tests torment a single node.
 func TestTorture(t *testing.T) {
 	t.Parallel()
 	torment(t, "kill", "--seconds 6"+writersAlone)
