@@ -149,9 +149,8 @@ func (d *decider) mayTake(ctx context.Context, dec *decision) bool {
 	position := d.earlier
 	sums := map[string]int{}
 	if d.ids.game(d.journal.next()) != mixed || position == nil || d.rng.IntN(2) == 0 {
-		a, err := d.do(ctx, d.choose(), asks(all, client.QueryOptions{Count: client.PageLimit}))
-		page := client.QueryPage{}
-		if err != nil || a.Status != http.StatusOK || a.Decode(&page) != nil || page.Next != nil {
+		page, ok := d.look(ctx, all)
+		if !ok {
 			d.count.add(ofDecisions, "unread", 1)
 			d.wander()
 			return false
@@ -199,8 +198,9 @@ func (l *load) found(e *client.Found) ref {
 func (d *decider) take(ctx context.Context, dec *decision, s *stream) {
 	begun := op{kind: opDecision, stream: s, decision: dec, expected: anyVersion, count: uint16(d.ids.decides(d.journal.next()))}
 	first, o, uncertain := d.repeat(ctx, begun, never/2, func(first ref, o *op) verdict {
-		a, err := d.ask(ctx, o, d.request(dec, s, first))
-		return dec.judge(s, a, err)
+		v, node := d.send(ctx, dec, s, first)
+		o.node = int8(node)
+		return v
 	})
 	d.count.add(ofDecisions, written[o.outcome], 1)
 	if o.outcome != done {
@@ -254,12 +254,11 @@ func (d *decider) again(ctx context.Context) {
 	first := d.recent[d.rng.IntN(len(d.recent))]
 	o := d.journal.ops[first.operation()]
 	retry := *o.decision
-	a, err := d.do(ctx, d.choose(), d.request(&retry, o.stream, first))
-	switch v := retry.judge(o.stream, a, err); {
+	switch v, _ := d.send(ctx, &retry, o.stream, first); {
 	case v.outcome == pending || v.outcome == refused && v.odd == "":
 		d.wander()
 	case v.outcome != done || v.number != o.number || !retry.told.Repeated || retry.told.Position != o.decision.told.Position:
-		d.find.add(kindIdempotence, "%s; sent again: %s", d.ids.describe(first, o), a)
+		d.find.add(kindIdempotence, "%s; sent again: %+v, %s", d.ids.describe(first, o), v, &retry)
 	default:
 		d.count.add(ofDecisions, "sentAgain", 1)
 	}

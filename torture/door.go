@@ -135,19 +135,28 @@ func (t *transfer) eventsOf(stream string) (n int) {
 	return n
 }
 
+// call returns the connection of gRPC to a node, and the context of a call with its time and its
+// credentials, until end.
+func (w *worker) call(ctx context.Context, to Target) (_ context.Context, conn *grpc.ClientConn, end context.CancelFunc, err error) {
+	if conn, err = w.calls.to(to); err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, end = context.WithTimeout(ctx, w.timeout)
+	if user := to.Login; user != nil {
+		password, _ := user.Password()
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	}
+	return ctx, conn, end, nil
+}
+
 // sendCall sends the events in one of the calls of gRPC.
 func (t *transferer) sendCall(ctx context.Context, tr *transfer, first ref, a *told) {
-	conn, err := t.calls.to(a.from)
+	ctx, conn, end, err := t.call(ctx, a.from)
 	if err != nil {
 		a.outcome, a.odd = refused, err.Error()
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
-	if user := a.from.Login; user != nil {
-		password, _ := user.Password()
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
-	}
+	defer end()
 	records := make([]*v2.AppendRecord, len(tr.events))
 	for i := range records {
 		r := first + ref(i)
@@ -212,11 +221,8 @@ func session(ctx context.Context, call v2.StreamsServiceClient, tr *transfer, re
 // judgeCall says what is known of a call, as judge does.
 func (a *told) judgeCall(tr *transfer, err error) {
 	s := status.Convert(err)
-	var reason string
 	for _, d := range s.Details() {
 		switch d := d.(type) {
-		case *errdetails.ErrorInfo:
-			reason = d.Reason
 		case *streamerrors.AppendConsistencyViolationErrorDetails:
 			for _, v := range d.Violations {
 				state := v.GetStreamState()
@@ -226,18 +232,32 @@ func (a *told) judgeCall(tr *transfer, err error) {
 			a.breaks(tr, -1, d.Stream, d.ExpectedRevision, d.ActualRevision)
 		}
 	}
+	var odd string
+	if a.outcome, odd = judgeStatus(s, a.broken != nil, a.from); odd != "" {
+		a.odd = odd
+	}
+}
+
+// judgeStatus says what is known of a call whose answer may say what does not hold.
+func judgeStatus(s *status.Status, isBroken bool, from Target) (o outcome, odd string) {
+	var reason string
+	for _, d := range s.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			reason = info.Reason
+		}
+	}
 	switch {
 	case s.Code() == codes.OK:
-		a.outcome = done
-	case a.broken != nil && s.Code() == codes.FailedPrecondition:
-		a.outcome = conflict
-	case slices.Contains([]string{"NOT_LEADER_NODE", "SERVER_NOT_READY", "SERVER_OVERLOADED"}, reason):
-		a.outcome = refused
+		return done, ""
+	case isBroken && s.Code() == codes.FailedPrecondition:
+		return conflict, ""
+	case slices.Contains([]string{"NOT_LEADER_NODE", "SERVER_NOT_READY", "SERVER_OVERLOADED"}, reason),
+		s.Code() == codes.FailedPrecondition && strings.HasPrefix(s.Message(), "The index is being built"):
+		return refused, ""
 	case slices.Contains([]codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}, s.Code()):
-		a.outcome = pending // Perhaps the connection was lost.
-	default:
-		a.outcome, a.odd = pending, fmt.Sprintf("%v from %s", err, a.from.Name)
+		return pending, "" // Perhaps the connection was lost.
 	}
+	return pending, fmt.Sprintf("%v from %s", s, from.Name)
 }
 
 // connections are those of gRPC, one to a node. The zero value is ready. Any goroutine may use it.

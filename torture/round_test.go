@@ -90,6 +90,25 @@ func oneNode(t *testing.T, faults string, seconds int) Summary {
 	}
 }
 
+// TestLongDecidersOfACluster: deciders read and write at all nodes, by both interfaces.
+func TestLongDecidersOfACluster(t *testing.T) {
+	args := []string{"--nodes=3", "--loopback", "--binary", testkit.Binary(t), "--faults=none", "--seconds=4", "--seed=4", "--deciders=16", "--writers=1", "--indexers=1"}
+	for _, none := range []string{"backups", "projections", "redactions", "scavenges"} {
+		args = append(args, "--"+none+"=false")
+	}
+	for _, none := range []string{"consumers", "erasers", "shedders", "subscribers", "transfers", "visitors"} {
+		args = append(args, "--"+none+"=0")
+	}
+	s, err := torture(t, args...)
+	check.Must(t, err)
+	for _, what := range []string{written[done], written[conflict], "byCall"} {
+		if s.Decisions[what] == 0 {
+			t.Errorf("no decisions, %s: %v", what, s.Decisions)
+		}
+	}
+	check.Equal(t, s.Verdict, noViolation, s)
+}
+
 // TestAttach runs clients and checks against a node that someone else runs and writes to.
 func TestAttach(t *testing.T) {
 	p := testkit.StartNode(t, t.TempDir(), "--insecure")
@@ -199,7 +218,7 @@ func TestWorkload(t *testing.T) {
 						return fmt.Errorf("transfers, %s: %d", what, n)
 					}
 				}
-				for _, what := range append(decided[:], written[done], written[conflict], "sentAgain", "declined") {
+				for _, what := range append(decided[:], written[done], written[conflict], "sentAgain", "declined", "byCall") {
 					if n := w.load.count.of(ofDecisions)[what]; n < c.transfers/5 {
 						return fmt.Errorf("decisions, %s: %d", what, n)
 					}

@@ -80,7 +80,7 @@ var imports = []row{
 	// What measures and what breaks a cluster reach it through sockets. event is the leaf that
 	// everyone shares: the load driver writes ids as the product does.
 	{"bench", []string{"event", "client", "internal/clock"}},
-	{"torture", []string{"event", "client", "admin/backup", "internal/clock", "internal/lab", "internal/vfs"}},
+	{"torture", []string{"event", "client", "grpc/query", "admin/backup", "internal/clock", "internal/lab", "internal/vfs"}},
 	// projection test runs a script over a file of events, without a node.
 	{"cmd", []string{"bench", "torture", "event", "node", "client", "config", "admin", "projection", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey", "internal/owner", "internal/spelling"}},
 	{"integration", []string{"torture", "event", "client", "internal/testkit", "internal/lab"}},
