@@ -25,10 +25,10 @@
 // Some clients move money between accounts, each time in one write to several streams, with checks
 // on these and others, by all interfaces that do so. How much an event moves follows from its id.
 // The money of all accounts is the same at each place of the log.
-// Deciders read by queries on any node, and write under the condition that nothing came which they
-// have not read: they take seats and names, spend budgets, and choose courses, next to clients that
-// write without asking. Each tag has a bound that holds at each place of the log, and each success
-// and refusal is what the log before its position demands.
+// Deciders read by queries on any node, by HTTP and by gRPC, and write under the condition that
+// nothing came which they have not read: they take seats and names, spend budgets, and choose
+// courses, next to clients that write without asking. Each tag has a bound that holds at each place
+// of the log, and each success and refusal is what the log before its position demands.
 // Other clients follow indexes and queries over all nodes; in the end these hold just the events of
 // the log.
 //
