@@ -361,10 +361,10 @@ func TestIndexNames(t *testing.T) {
 	n := newOperator(t)
 	page := func(path string) string { return strings.Join(strings.Fields(n.get(path, "").is(t, 200).body), "") }
 	check.Equal(t, page("/index/types"), `{"names":[]}`)
-	n.operations.names = api.IndexNamesPage{Names: []api.IndexName{{Name: "order", Events: 2}}, Next: "order"}
+	n.operations.names = event.IndexNamesPage{Names: []event.IndexName{{Name: "order", Events: 2}}, Next: "order"}
 	check.Equal(t, page("/index/categories?prefix=o&count=1&after=a"), `{"names":[{"name":"order","events":2}],"next":"order"}`)
 	check.Equal(t, strings.Join(n.operations.calls, " "), "names {Types:true Prefix: After: Count:100} names {Types:false Prefix:o After:a Count:1}")
-	n.operations.calls, n.operations.names = nil, api.IndexNamesPage{Next: "a \xff"}
+	n.operations.calls, n.operations.names = nil, event.IndexNamesPage{Next: "a \xff"}
 	check.Equal(t, page("/index/types?after=~~a%2520%25FF"), `{"names":[],"next":"~~a%20%FF"}`)
 	check.Equal(t, strings.Join(n.operations.calls, " "), "names {Types:true Prefix: After:a \xff Count:100}")
 	for _, count := range []string{"0", "1001", "x"} {
@@ -378,10 +378,10 @@ func TestIndexNames(t *testing.T) {
 func TestIndexStatus(t *testing.T) {
 	n := newOperator(t)
 	status := func() string { return strings.Join(strings.Fields(n.get("/index", "").is(t, 200).body), "") }
-	n.operations.index = api.IndexStatus{Position: 12, LogEnd: 12, Tables: 2, Bytes: 30, MemoryBytes: 4, MalformedTags: 7, Kinds: []api.IndexKind{{Name: "tag", Keys: 2, Postings: 3}}}
+	n.operations.index = event.IndexStatus{Position: 12, LogEnd: 12, Tables: 2, Bytes: 30, MemoryBytes: 4, MalformedTags: 7, Kinds: []event.IndexKind{{Name: "tag", Keys: 2, Postings: 3}}}
 	check.Equal(t, status(), `{"state":"live","position":12,"logEnd":12,"tables":2,"bytes":30,"memoryBytes":4,"kinds":{"tag":{"keys":2,"postings":3}},"malformedTags":7}`)
 	n.do("POST", "/admin/index/rebuild", "", ofUser("ops")).is(t, 202)
-	n.operations.index = api.IndexStatus{IsBuilding: true, LogEnd: 12}
+	n.operations.index = event.IndexStatus{IsBuilding: true, LogEnd: 12}
 	check.Equal(t, status(), `{"state":"building","position":0,"logEnd":12,"tables":0,"bytes":0,"memoryBytes":0,"kinds":{},"malformedTags":0}`)
 	n.do("POST", "/admin/index/rebuild", "", admin()).is(t, 409).says(t, "The index is being built already")
 	n.do("POST", "/admin/index/rebuild", "", ofUser("jane")).is(t, 401)

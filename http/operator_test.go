@@ -88,8 +88,8 @@ func (s *memStatistics) Answered(took time.Duration) {
 type memOperations struct {
 	fail     error
 	shutdown func()
-	index    api.IndexStatus
-	names    api.IndexNamesPage
+	index    event.IndexStatus
+	names    event.IndexNamesPage
 	calls    []string
 	ids      byte
 }
@@ -109,9 +109,9 @@ func (o *memOperations) MergeIndexes() (event.ID, error) {
 	return event.ID{0xab, 15: o.ids}, o.fail
 }
 
-func (o *memOperations) IndexStatus() (api.IndexStatus, error) { return o.index, o.fail }
+func (o *memOperations) IndexStatus() (event.IndexStatus, error) { return o.index, o.fail }
 
-func (o *memOperations) IndexNames(_ context.Context, r api.IndexNamesRead) (api.IndexNamesPage, error) {
+func (o *memOperations) IndexNames(_ context.Context, r event.IndexNamesRead) (event.IndexNamesPage, error) {
 	o.calls = append(o.calls, fmt.Sprintf("names %+v", r))
 	return o.names, o.fail
 }

@@ -30,7 +30,7 @@ func scavengedPostings(t *testing.T, l *Log) {
 }
 
 // namesOf are all names that a log lists of a kind, with their counts.
-func namesOf(t *testing.T, l *Log, kind label.Kind, prefix string, size int) (all []postings.Name) {
+func namesOf(t *testing.T, l *Log, kind label.Kind, prefix string, size int) (all []event.IndexName) {
 	t.Helper()
 	for after := ""; ; {
 		page, next, err := l.postings.Names(t.Context(), kind, prefix, after, size)
@@ -60,13 +60,13 @@ func countNames(t *testing.T, l *Log, size int) {
 	}))
 	for _, kind := range []label.Kind{label.Category, label.Type} {
 		for _, prefix := range []string{"", "c1", "none"} {
-			var want []postings.Name
+			var want []event.IndexName
 			for name, n := range counts[kind] {
 				if strings.HasPrefix(name, prefix) {
-					want = append(want, postings.Name{Name: name, Events: n})
+					want = append(want, event.IndexName{Name: name, Events: n})
 				}
 			}
-			slices.SortFunc(want, func(a, b postings.Name) int { return cmp.Compare(a.Name, b.Name) })
+			slices.SortFunc(want, func(a, b event.IndexName) int { return cmp.Compare(a.Name, b.Name) })
 			check.MustSlice(t, namesOf(t, l, kind, prefix, size), want, kind, prefix)
 		}
 	}
@@ -200,10 +200,10 @@ func TestErasedNames(t *testing.T) {
 	check.Is(t, l.postings.Scavenge(stopped, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return l.Chunks.Backs(e) }}), context.Canceled)
 	scavengedPostings(t, l)
 	check.Equal(t, inFiles("jane"), false, "the name is in a file")
-	check.Slice(t, namesOf(t, l, label.Category, "", 5), []postings.Name{{Name: "late", Events: 1}, {Name: "stays", Events: 1}})
+	check.Slice(t, namesOf(t, l, label.Category, "", 5), []event.IndexName{{Name: "late", Events: 1}, {Name: "stays", Events: 1}})
 	// What comes again is listed again.
 	write(t, l, m.frame(false, ev("jane", "")))
-	check.Slice(t, namesOf(t, l, label.Category, "j", 5), []postings.Name{{Name: "jane", Events: 1}})
+	check.Slice(t, namesOf(t, l, label.Category, "j", 5), []event.IndexName{{Name: "jane", Events: 1}})
 	check.Must(t, l.postings.Clear())
 	allPosted(t, l)
 	_, _, err = l.postings.Names(stopped, label.Category, "", "", 5)
@@ -267,7 +267,7 @@ func TestNamesOfLargeWrites(t *testing.T) {
 	write(t, l, m.frame(false, ev("a-1", "")), m.frame(false, many("few", 10)...), m.frame(false, many("all", 20_000)...), m.frame(false, ev("b-1", "")))
 	for range 2 {
 		allPosted(t, l)
-		check.Slice(t, namesOf(t, l, label.Category, "", 5), []postings.Name{{Name: "a", Events: 40_001}, {Name: "b", Events: 1}})
+		check.Slice(t, namesOf(t, l, label.Category, "", 5), []event.IndexName{{Name: "a", Events: 40_001}, {Name: "b", Events: 1}})
 		check.Equal(t, len(namesOf(t, l, label.Type, "few", 500)), 10)
 		check.Equal(t, len(namesOf(t, l, label.Type, "all", 500)), 20_000)
 		check.Must(t, l.postings.Rebuild())
@@ -304,7 +304,7 @@ func TestStartWithoutNames(t *testing.T) {
 			check.Must(t, l.postings.Flush(-1))
 			check.Must(t, l.Sync())
 			closeLog(t, l)
-			want := []postings.Name{{Name: "a", Events: 1}, {Name: "b", Events: 1}, {Name: "jane", Events: 1}}
+			want := []event.IndexName{{Name: "a", Events: 1}, {Name: "b", Events: 1}, {Name: "jane", Events: 1}}
 			spoil(t, mem, filepath.Join(l.opts.IndexDir, postingsFolder, "names"))
 
 			// The folder of the list takes no change at all.
@@ -323,7 +323,7 @@ func TestStartWithoutNames(t *testing.T) {
 				check.Is(t, err, event.ErrNoNames)
 			}
 			kinds, _ := l.postings.Kinds()
-			check.Deep(t, kinds[0], postings.Kind{Name: "category", Keys: 4, Postings: 4})
+			check.Deep(t, kinds[0], event.IndexKind{Name: "category", Keys: 4, Postings: 4})
 			check.Must(t, l.postings.Flush(-1))
 			check.Is(t, l.postings.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(index.Entry) (bool, error) { return true, nil }}), syscall.ENOSPC)
 			check.Equal(t, strings.Count(told.String(), "cannot be listed until the next start"), 1, told.String())
@@ -337,7 +337,7 @@ func TestStartWithoutNames(t *testing.T) {
 			_, isBuilding := errors.AsType[*event.IndexBuilding](err)
 			check.Equal(t, isBuilding, true, err)
 			mem.SetCapacity(0)
-			want = append(want[:2:2], postings.Name{Name: "c", Events: 1}, want[2])
+			want = append(want[:2:2], event.IndexName{Name: "c", Events: 1}, want[2])
 			check.Slice(t, namesOf(t, l, label.Category, "", 5), want)
 			check.Must(t, l.postings.Flush(-1))
 			closeLog(t, l)

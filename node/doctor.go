@@ -72,7 +72,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 			f.Index = err.Error()
 		}
 		s := log.Postings().Status()
-		if f.MalformedTags = s.Malformed; s.IsBuilding {
+		if f.MalformedTags = s.MalformedTags; s.IsBuilding {
 			f.PostingsMissing, f.PostingsBytes = s.LogEnd-s.Position, postingBytes*log.Index().Sizes().Entries
 		}
 		f.HiddenStreams = e.hiddenStreams(ctx)

@@ -40,24 +40,16 @@ func (o operations) MergeIndexes() (event.ID, error) {
 }
 
 // IndexStatus tells of the index of what events say of themselves.
-func (o operations) IndexStatus() (api.IndexStatus, error) {
+func (o operations) IndexStatus() (event.IndexStatus, error) {
 	log, err := o.n.store.Log()
 	if err != nil {
-		return api.IndexStatus{}, err
+		return event.IndexStatus{}, err
 	}
-	s := log.Postings().Status()
-	status := api.IndexStatus{
-		IsBuilding: s.IsBuilding, Position: s.Position, LogEnd: s.LogEnd,
-		Tables: s.Tables, Bytes: s.Bytes, MemoryBytes: s.MemoryBytes, MalformedTags: s.Malformed,
-	}
-	for _, k := range s.Kinds {
-		status.Kinds = append(status.Kinds, api.IndexKind(k))
-	}
-	return status, nil
+	return log.Postings().Status(), nil
 }
 
 // IndexNames lists the categories or the types of the log.
-func (o operations) IndexNames(ctx context.Context, r api.IndexNamesRead) (p api.IndexNamesPage, err error) {
+func (o operations) IndexNames(ctx context.Context, r event.IndexNamesRead) (p event.IndexNamesPage, err error) {
 	log, err := o.n.store.Log()
 	if err != nil {
 		return p, err
@@ -66,11 +58,7 @@ func (o operations) IndexNames(ctx context.Context, r api.IndexNamesRead) (p api
 	if r.Types {
 		kind = label.Type
 	}
-	names, next, err := log.Postings().Names(ctx, kind, r.Prefix, r.After, r.Count)
-	p.Next = next
-	for _, n := range names {
-		p.Names = append(p.Names, api.IndexName(n))
-	}
+	p.Names, p.Next, err = log.Postings().Names(ctx, kind, r.Prefix, r.After, r.Count)
 	return p, err
 }
 

@@ -190,42 +190,29 @@ func (s *store) LogEnd() int64 {
 	return log.Settled()
 }
 
-func (s *store) WaitStream(ctx context.Context, stream string, after int64) error {
+// wait waits for something in the log.
+func (s *store) wait(until func(r *eventlog.Reader) error) error {
 	log, err := s.readable()
 	if err != nil {
 		return err
 	}
 	s.reads.waiting.Enter(1)
 	defer s.reads.waiting.Leave(1)
-	return log.Reads.WaitStream(ctx, stream, after)
+	return until(log.Reads)
+}
+
+func (s *store) WaitStream(ctx context.Context, stream string, after int64) error {
+	return s.wait(func(r *eventlog.Reader) error { return r.WaitStream(ctx, stream, after) })
 }
 
 func (s *store) WaitStreams(ctx context.Context, streams []string, after []int64) error {
-	log, err := s.readable()
-	if err != nil {
-		return err
-	}
-	s.reads.waiting.Enter(1)
-	defer s.reads.waiting.Leave(1)
-	return log.Reads.WaitStreams(ctx, streams, after)
+	return s.wait(func(r *eventlog.Reader) error { return r.WaitStreams(ctx, streams, after) })
 }
 
 func (s *store) WaitQuery(ctx context.Context, q *event.Query, from int64) error {
-	log, err := s.readable()
-	if err != nil {
-		return err
-	}
-	s.reads.waiting.Enter(1)
-	defer s.reads.waiting.Leave(1)
-	return log.Reads.WaitQuery(ctx, q, from)
+	return s.wait(func(r *eventlog.Reader) error { return r.WaitQuery(ctx, q, from) })
 }
 
 func (s *store) WaitLog(ctx context.Context, position int64) error {
-	log, err := s.readable()
-	if err != nil {
-		return err
-	}
-	s.reads.waiting.Enter(1)
-	defer s.reads.waiting.Leave(1)
-	return log.Reads.WaitLog(ctx, position)
+	return s.wait(func(r *eventlog.Reader) error { return r.WaitLog(ctx, position) })
 }

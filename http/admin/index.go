@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
@@ -34,7 +35,7 @@ type indexKind struct {
 
 // indexNames is a page of categories or types. Its names are part of the wire: do not change.
 type indexNames struct {
-	Names []api.IndexName `json:"names"`
+	Names []event.IndexName `json:"names"`
 	Next  string          `json:"next,omitempty"`
 }
 
@@ -60,7 +61,7 @@ func (n *IndexHandlers) Status(_ context.Context, x *request.Request) error {
 func (n *IndexHandlers) Names(types bool) func(context.Context, *request.Request) error {
 	return func(_ context.Context, x *request.Request) error {
 		raw := x.R.URL.RawQuery
-		r := api.IndexNamesRead{Types: types, Prefix: args.Value(raw, "prefix"), After: args.Name(args.Value(raw, "after"))}
+		r := event.IndexNamesRead{Types: types, Prefix: args.Value(raw, "prefix"), After: args.Name(args.Value(raw, "after"))}
 		var ok bool
 		if r.Count, ok = args.Int(raw, "count", defaultIndexNames, 1, maxIndexNames); !ok {
 			return problem.Bad("count must be between 1 and 1000 inclusive")
@@ -71,7 +72,7 @@ func (n *IndexHandlers) Names(types bool) func(context.Context, *request.Request
 		}
 		d := indexNames{Names: page.Names, Next: args.NameText(page.Next)}
 		if d.Names == nil {
-			d.Names = []api.IndexName{}
+			d.Names = []event.IndexName{}
 		}
 		return x.SendFreshJSON(&d)
 	}

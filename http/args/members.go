@@ -51,6 +51,17 @@ func Object(body []byte, none error, names ...string) *Members {
 	return all
 }
 
+// Parameters takes those of a raw query with one of the names, as texts.
+func Parameters(raw string, names ...string) *Members {
+	all := &Members{Values: map[string]Member{}}
+	for _, name := range names {
+		if text, ok := Lookup(raw, name); ok {
+			all.Values[name] = Member{jsontext.AppendString(nil, text), jsontext.String}
+		}
+	}
+	return all
+}
+
 // set takes a member, if it has one of the names.
 func (m *Members) set(names []string, name string, v Member) {
 	if known := NameIn(names, name); known != "" {

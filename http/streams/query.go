@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -57,10 +58,8 @@ func (f *Finder) Query(_ context.Context, x *request.Request) error {
 	if m.Err == nil && len(m.Others) > 0 {
 		m.Wrong(problem.Bad(fmt.Sprintf("unknown member %q", m.Others[0])))
 	}
-	q := queryRequest{noData: !m.Flag("data", true)}
-	if q.Backward = m.Flag("backward", false); m.Flag("explain", false) {
-		q.plan = new(event.Plan)
-	}
+	var q queryRequest
+	q.read(m, positionOf)
 	if m.Values["query"].IsGiven() {
 		if q.Query, err = label.ReadQuery(m.Values["query"].Raw); err != nil {
 			m.Wrong(err)
@@ -68,15 +67,6 @@ func (f *Finder) Query(_ context.Context, x *request.Request) error {
 	} else {
 		m.Wrong(problem.Bad("query is required."))
 	}
-	position := func(name string) int64 {
-		v := m.Values[name]
-		n, ok := positionOf(v)
-		if !ok {
-			m.MustBe(name, "a position")
-		}
-		return n
-	}
-	q.After, q.Until = position("after"), position("until")
 	if m.Values["limit"].IsGiven() {
 		n := m.Integer("limit", 1<<31-1, 0)
 		if q.limit = int(n); n < 1 || n > maxFound {
@@ -87,6 +77,23 @@ func (f *Finder) Query(_ context.Context, x *request.Request) error {
 		return m.Err
 	}
 	return f.answerQuery(x, &q)
+}
+
+// read reads what both forms of a request say besides the query.
+func (q *queryRequest) read(m *args.Members, positionOf func(args.Member) (int64, bool)) {
+	q.noData, q.Backward = !m.Flag("data", true), m.Flag("backward", false)
+	if m.Flag("explain", false) {
+		q.plan = new(event.Plan)
+	}
+	for _, at := range []struct {
+		name string
+		to   *int64
+	}{{"after", &q.After}, {"until", &q.Until}} {
+		var ok bool
+		if *at.to, ok = positionOf(m.Values[at.name]); !ok {
+			m.MustBe(at.name, "a position")
+		}
+	}
 }
 
 var errFoundLimit = problem.Bad(fmt.Sprintf("limit must be between 1 and %d inclusive", maxFound))
@@ -127,44 +134,19 @@ func queryArguments(raw string) (q queryRequest, err error) {
 	if err := q.Query.Check(); err != nil {
 		return q, err
 	}
-	for name, to := range map[string]*int64{"after": &q.After, "until": &q.Until} {
-		*to = -1
-		if text, ok := args.Lookup(raw, name); ok {
-			if *to, err = positionArgument(text); err != nil {
-				return q, problem.Bad(name + " must be a position.")
-			}
+	m := args.Parameters(raw, "after", "until", "backward", "explain", "data")
+	q.read(m, func(v args.Member) (int64, bool) {
+		p, ok := positionOf(v)
+		if !ok {
+			p, ok = args.Number(v.Text(), math.MaxInt64)
 		}
-	}
+		return p, ok
+	})
 	var ok bool
 	if q.limit, ok = args.Int(raw, "limit", 0, 1, maxFound); !ok {
-		return q, errFoundLimit
+		m.Wrong(errFoundLimit)
 	}
-	if q.Backward, ok = args.Bool(raw, "backward"); !ok {
-		return q, problem.Bad("backward must be true or false.")
-	}
-	switch explain, ok := args.Bool(raw, "explain"); {
-	case !ok:
-		return q, problem.Bad("explain must be true or false.")
-	case explain:
-		q.plan = new(event.Plan)
-	}
-	data := true
-	if text, given := args.Lookup(raw, "data"); given {
-		if data, ok = args.Flag(text); !ok {
-			return q, problem.Bad("data must be true or false.")
-		}
-	}
-	q.noData = !data
-	return q, nil
-}
-
-// positionArgument reads a position in either of its forms.
-func positionArgument(text string) (int64, error) {
-	if p, ok := atom.ParsePosition(text); ok {
-		return p, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 63)
-	return int64(n), err
+	return q, m.Err
 }
 
 // answerQuery answers with one page, or with all pages as lines.

@@ -447,25 +447,14 @@ func (x *Index) Scavenge(ctx context.Context, o index.ScavengeOptions) error {
 	return err
 }
 
-// Status is how far an index is, and how large.
-type Status struct {
-	IsBuilding  bool
-	Position    int64 // all of the log before it is posted
-	LogEnd      int64
-	Tables      int
-	Bytes       int64 // of the tables, without their filters
-	MemoryBytes int64 // of what is in no table yet
-	Kinds       [4]Kind
-	Malformed   int64 // events with malformed tags
-}
-
 // Status describes the index.
-func (x *Index) Status() Status {
+func (x *Index) Status() event.IndexStatus {
 	current := x.current.Load()
-	s := Status{LogEnd: x.o.Tail().End, MemoryBytes: current.MemoryBytes()}
+	s := event.IndexStatus{LogEnd: x.o.Tail().End, MemoryBytes: current.MemoryBytes()}
 	s.Position = x.end.Load() // Later: it is never less than the end that readers see.
 	s.IsBuilding = s.Position < s.LogEnd || !current.usable()
-	s.Kinds, s.Malformed = x.Kinds()
+	kinds, malformed := x.Kinds()
+	s.Kinds, s.MalformedTags = kinds[:], malformed
 	for _, t := range current.Tables() {
 		s.Tables++
 		s.Bytes += t.Bytes

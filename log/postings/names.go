@@ -307,17 +307,11 @@ func (d *dictionary) page(kind label.Kind, prefix, after string, count int) (fou
 	return found, nil
 }
 
-// Name is a category or a type, and how many events it has, those included that reads do not show.
-type Name struct {
-	Name   string
-	Events int64
-}
-
 // Names returns up to count names of a kind, label.Category or label.Type, in order: those that
 // begin with a prefix and come after another one ("": from the first). next is where the next page
 // begins, "" when there is none. Its error is *event.IndexBuilding while the index lacks events,
 // and event.ErrNoNames when they cannot be listed until the next start.
-func (x *Index) Names(ctx context.Context, kind label.Kind, prefix, after string, count int) (page []Name, next string, err error) {
+func (x *Index) Names(ctx context.Context, kind label.Kind, prefix, after string, count int) (page []event.IndexName, next string, err error) {
 	current, err := x.countable()
 	if err != nil {
 		return nil, "", err
@@ -336,7 +330,7 @@ func (x *Index) Names(ctx context.Context, kind label.Kind, prefix, after string
 				return nil, "", err
 			}
 			if after = name; events > 0 {
-				page = append(page, Name{name, events})
+				page = append(page, event.IndexName{Name: name, Events: events})
 			}
 		}
 		if looked += len(found); len(found) <= count {
@@ -366,21 +360,12 @@ func (x *Index) countable() (*index.Index, error) {
 	return current, nil
 }
 
-// Kind is what an index has of one kind of labels.
-type Kind struct {
-	Name string
-	// Keys is how many there are. Of tags and correlations there are only hashes: one in several
-	// tables counts with each of them.
-	Keys     int64
-	Postings int64
-}
-
 // Kinds counts what the index has, and the events with malformed tags.
-func (x *Index) Kinds() (kinds [4]Kind, malformed int64) {
+func (x *Index) Kinds() (kinds [4]event.IndexKind, malformed int64) {
 	shares := x.current.Load().Shares()
 	for i := range kinds {
 		kind := label.Category + label.Kind(i)
-		kinds[i] = Kind{kind.String(), shares[kind].Hashes, shares[kind].Entries}
+		kinds[i] = event.IndexKind{Name: kind.String(), Keys: shares[kind].Hashes, Postings: shares[kind].Entries}
 		if i < 2 && x.names.list != nil {
 			kinds[i].Keys = x.names.count(kind)
 		}
