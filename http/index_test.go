@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
-	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/check"

@@ -20,7 +20,6 @@ import (
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
-	"github.com/annalsdb/annals/log/postings"
 )
 
 // scavengedPostings removes the postings of records that are gone, and their names.

@@ -36,7 +36,7 @@ type indexKind struct {
 // indexNames is a page of categories or types. Its names are part of the wire: do not change.
 type indexNames struct {
 	Names []event.IndexName `json:"names"`
-	Next  string          `json:"next,omitempty"`
+	Next  string            `json:"next,omitempty"`
 }
 
 const defaultIndexNames, maxIndexNames = 100, 1000

@@ -10,26 +10,19 @@ import (
 
 // AppendJSON appends the feed as JSON. The tag of its version names the type.
 func (d *Feed) AppendJSON(b []byte, level Level, tag string) (_ []byte, err error) {
-	b = append(b, `{"title":"`...)
-	b = d.appendTitle(b)
-	b = append(b, `","id":"`...)
-	b = append(b, d.w.root...)
-	b = append(b, `","updated":"`...)
-	b = d.appendUpdated(b)
+	b = d.appendTitle(append(b, `{"title":"`...))
+	b = jsontext.Raw(b, `","id":"`, d.w.root)
+	b = d.appendUpdated(append(b, `","updated":"`...))
 	if !d.isAll && !d.isGroup {
-		b = append(b, `","streamId":"`...)
-		b = append(b, d.w.names.text...)
+		b = jsontext.Raw(b, `","streamId":"`, d.w.names.text)
 	}
-	b = append(b, `","author":{"name":"EventStore"},"headOfStream":`...)
-	b = strconv.AppendBool(b, d.head)
+	b = jsontext.Bool(b, `","author":{"name":"EventStore"},"headOfStream":`, d.head)
 	if d.selfURL {
-		b = append(b, `,"selfUrl":"`...)
-		b = append(b, d.w.root...)
+		b = jsontext.Raw(b, `,"selfUrl":"`, d.w.root)
 		b = append(b, '"')
 	}
 	if d.tagged { // The tag is that of one type, also if another is answered.
-		b = append(b, `,"eTag":"`...)
-		b = strconv.AppendInt(b, d.version, 10)
+		b = jsontext.Int(b, `,"eTag":"`, d.version)
 		b = append(b, ';')
 		b = append(b, tag...)
 		b = append(b, '"')
@@ -40,10 +33,8 @@ func (d *Feed) AppendJSON(b []byte, level Level, tag string) (_ []byte, err erro
 			b = append(b, ',')
 		}
 		l := &d.links[i]
-		b = append(b, `{"uri":"`...)
-		b = d.appendLink(b, l)
-		b = append(b, `","relation":"`...)
-		b = append(b, l.rel...)
+		b = d.appendLink(append(b, `{"uri":"`...), l)
+		b = jsontext.Raw(b, `","relation":"`, l.rel)
 		b = append(b, `"}`...)
 	}
 	b = append(b, `],"entries":[`...)
@@ -88,25 +79,19 @@ func (w *Writer) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.Me
 	b = append(b, w.names.home...)
 	b = append(b, digits...)
 	to := len(b)
-	b = append(b, `","updated":"`...)
-	b = w.appendTime(b, e.Time)
-	b = append(b, `","author":{"name":"EventStore"},"summary":`...)
-	b = jsontext.AppendString(b, e.Type)
+	b = w.appendTime(append(b, `","updated":"`...), e.Time)
+	b = jsontext.Text(b, `","author":{"name":"EventStore"},"summary":`, e.Type)
 	if m != nil {
-		b = append(b, `,"retryCount":`...)
-		b = strconv.AppendInt(b, int64(m.Retries), 10)
+		b = jsontext.Int(b, `,"retryCount":`, int64(m.Retries))
 	}
 	if level >= Rich && e.Link != event.LinkDead {
 		b = w.appendRich(b, e, level)
 	}
 	if content && e.Link == event.NotLink && shownJSON(e) {
-		b = append(b, `,"content":`...)
-		b = AppendEventJSON(b, e)
+		b = AppendEventJSON(append(b, `,"content":`...), e)
 	}
-	b = append(b, `,"links":[{"uri":"`...)
-	b = append(b, b[from:to]...)
-	b = append(b, `","relation":"edit"},{"uri":"`...)
-	b = append(b, b[from:to]...)
+	b = jsontext.Raw(b, `,"links":[{"uri":"`, b[from:to])
+	b = jsontext.Raw(b, `","relation":"edit"},{"uri":"`, b[from:to])
 	b = append(b, `","relation":"alternate"}`...)
 	if m != nil {
 		b = w.appendAnswers(b, `,{"uri":"`, `","relation":"ack"}`, `","relation":"nack"}`)
@@ -119,10 +104,8 @@ func (w *Writer) appendRich(b []byte, e *event.Resolved, level Level) []byte {
 	rec := e.Event()
 	isJSON := shownJSON(e)
 	resolved := e.Link == event.LinkResolved
-	b = append(b, `,"eventId":"`...)
-	b = rec.ID.AppendTo(b)
-	b = append(b, `","eventType":`...)
-	b = jsontext.AppendString(b, rec.Type)
+	b = rec.ID.AppendTo(append(b, `,"eventId":"`...))
+	b = jsontext.Text(b, `","eventType":`, rec.Type)
 	b = append(b, `,"eventNumber":`...)
 	from := len(b)
 	b = strconv.AppendInt(b, rec.Number, 10)
@@ -130,32 +113,24 @@ func (w *Writer) appendRich(b []byte, e *event.Resolved, level Level) []byte {
 	if level >= Body {
 		if isJSON || level == TryHarder {
 			isJSON = isJSON || isStructure(rec.Data)
-			b = append(b, `,"data":`...)
-			b = w.appendBody(b, rec.Data, level)
+			b = w.appendBody(append(b, `,"data":`...), rec.Data, level)
 		}
 		if len(rec.Metadata) > 0 {
-			b = append(b, `,"metaData":`...)
-			b = w.appendBody(b, rec.Metadata, level)
+			b = w.appendBody(append(b, `,"metaData":`...), rec.Metadata, level)
 		}
 		if resolved {
-			b = append(b, `,"linkMetaData":`...)
-			b = w.appendBody(b, e.Metadata, level)
+			b = w.appendBody(append(b, `,"linkMetaData":`...), e.Metadata, level)
 		}
 	}
 	w.name(rec.Stream, false)
-	b = append(b, `,"streamId":"`...)
-	b = append(b, w.names.text...)
-	b = append(b, `","isJson":`...)
-	b = strconv.AppendBool(b, isJSON)
+	b = jsontext.Raw(b, `,"streamId":"`, w.names.text)
+	b = jsontext.Bool(b, `","isJson":`, isJSON)
 	if len(rec.Metadata) == 0 && !resolved && !rec.IsRedacted() { // As most are.
 		b = append(b, `,"isMetaData":false,"isLinkMetaData":false,"isRedacted":false,"positionEventNumber":`...)
 	} else {
-		b = append(b, `,"isMetaData":`...)
-		b = strconv.AppendBool(b, level >= Body && len(rec.Metadata) > 0)
-		b = append(b, `,"isLinkMetaData":`...)
-		b = strconv.AppendBool(b, level >= Body && resolved && len(e.Metadata) > 0)
-		b = append(b, `,"isRedacted":`...)
-		b = strconv.AppendBool(b, rec.IsRedacted())
+		b = jsontext.Bool(b, `,"isMetaData":`, level >= Body && len(rec.Metadata) > 0)
+		b = jsontext.Bool(b, `,"isLinkMetaData":`, level >= Body && resolved && len(e.Metadata) > 0)
+		b = jsontext.Bool(b, `,"isRedacted":`, rec.IsRedacted())
 		b = append(b, `,"positionEventNumber":`...)
 	}
 	number, stream := e.Number, e.Stream
@@ -191,18 +166,12 @@ func (w *Writer) appendBody(b, data []byte, level Level) []byte {
 // the content of an entry, and the event itself as a document.
 func AppendEventJSON(b []byte, e *event.Resolved) []byte {
 	rec := e.Event()
-	b = append(b, `{"eventStreamId":`...)
-	b = jsontext.AppendString(b, rec.Stream)
-	b = append(b, `,"eventNumber":`...)
-	b = strconv.AppendInt(b, rec.Number, 10)
-	b = append(b, `,"eventType":`...)
-	b = jsontext.AppendString(b, rec.Type)
-	b = append(b, `,"eventId":"`...)
-	b = rec.ID.AppendTo(b)
-	b = append(b, `","data":`...)
-	b = AppendValue(b, rec.Data, rec.IsJSON())
-	b = append(b, `,"metadata":`...)
-	b = AppendValue(b, rec.Metadata, rec.IsJSON())
+	b = jsontext.Text(b, `{"eventStreamId":`, rec.Stream)
+	b = jsontext.Int(b, `,"eventNumber":`, rec.Number)
+	b = jsontext.Text(b, `,"eventType":`, rec.Type)
+	b = rec.ID.AppendTo(append(b, `,"eventId":"`...))
+	b = AppendValue(append(b, `","data":`...), rec.Data, rec.IsJSON())
+	b = AppendValue(append(b, `,"metadata":`...), rec.Metadata, rec.IsJSON())
 	return append(b, '}')
 }
 

@@ -14,17 +14,13 @@ import (
 func (w *Writer) AppendLive(b []byte, e *event.Resolved, level Level, maxData int) []byte {
 	number, stream := shown(e)
 	w.name(stream, false)
-	b = append(b, `{"title":"`...)
-	b = strconv.AppendInt(b, number, 10)
+	b = jsontext.Int(b, `{"title":"`, number)
 	b = append(b, '@')
 	b = append(b, w.names.text...)
-	b = append(b, `","id":"`...)
-	b = append(b, w.names.home...)
+	b = jsontext.Raw(b, `","id":"`, w.names.home)
 	b = strconv.AppendInt(b, number, 10)
-	b = append(b, `","updated":"`...)
-	b = AppendTime(b, e.Time)
-	b = append(b, `","summary":`...)
-	b = jsontext.AppendString(b, e.Type)
+	b = AppendTime(append(b, `","updated":"`...), e.Time)
+	b = jsontext.Text(b, `","summary":`, e.Type)
 	if level >= Rich && e.Link != event.LinkDead {
 		size := len(e.Event().Data)
 		if maxData >= 0 {
@@ -32,17 +28,14 @@ func (w *Writer) AppendLive(b []byte, e *event.Resolved, level Level, maxData in
 		}
 		b = w.appendRich(b, e, level)
 		if level >= Body {
-			b = append(b, `,"dataBytes":`...)
-			b = strconv.AppendInt(b, int64(size), 10)
+			b = jsontext.Int(b, `,"dataBytes":`, int64(size))
 		}
 		if e.Target != nil {
-			b = append(b, `,"eventUpdated":"`...)
-			b = AppendTime(b, e.Target.Time)
+			b = AppendTime(append(b, `,"eventUpdated":"`...), e.Target.Time)
 			b = append(b, '"')
 		}
 	}
-	b = append(b, `,"position":"`...)
-	b = AppendPosition(b, e.Position)
+	b = AppendPosition(append(b, `,"position":"`...), e.Position)
 	return append(b, `"}`...)
 }
 

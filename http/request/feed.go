@@ -34,6 +34,41 @@ func (x *Request) Write(doc *atom.Feed) error {
 	default:
 		x.Out, err = doc.AppendXML(x.Out[:0], x.EmbedOf())
 	}
+	if err == nil && !x.isPartSent {
+		x.SendBody()
+		return nil
+	}
+	return x.SendRest(err)
+}
+
+// SendPart sends what there is of an answer, if the caller may still see it. Its error ends the
+// answer: SendRest takes it.
+func (x *Request) SendPart() error {
+	if err := x.Check(); err != nil {
+		return err
+	}
+	if !x.isPartSent {
+		x.isPartSent = true
+		x.Typed()
+		x.Varies()
+		x.W.WriteHeader(http.StatusOK)
+		if x.R.Method == http.MethodHead {
+			return errPageSent
+		}
+	}
+	if _, err := x.W.Write(x.Out); err != nil {
+		x.NotTaken(err)
+		return errPageSent
+	}
+	x.Out = x.Out[:0]
+	return nil
+}
+
+// SendRest ends an answer that may have been sent in parts, with the error that writing it had.
+func (x *Request) SendRest(err error) error {
+	if err == nil {
+		err = x.SendPart()
+	}
 	switch {
 	case errors.Is(err, errPageSent):
 		return nil
@@ -42,15 +77,8 @@ func (x *Request) Write(doc *atom.Feed) error {
 		// the page is not whole.
 		x.Node.Logger.Warn("only part of a page could be sent", "path", x.R.URL.Path, logkey.Error, err)
 		panic(http.ErrAbortHandler)
-	case err != nil:
-		return err
-	case x.isPartSent:
-		_, err = x.W.Write(x.Out)
-		x.NotTaken(err)
-		return nil
 	}
-	x.SendBody()
-	return nil
+	return err
 }
 
 // Atom returns the writer of feeds and entries.
@@ -65,20 +93,9 @@ type pageSource Request
 // send sends what there is of the page.
 func (p *pageSource) send(b []byte) ([]byte, error) {
 	x := (*Request)(p)
-	if !x.isPartSent {
-		x.isPartSent = true
-		x.Typed()
-		x.Varies()
-		x.W.WriteHeader(http.StatusOK)
-		if x.R.Method == http.MethodHead {
-			return b, errPageSent
-		}
-	}
-	if _, err := x.W.Write(b); err != nil {
-		x.NotTaken(err)
-		return b, errPageSent
-	}
-	return b[:0], x.Check()
+	x.Out = b
+	err := x.SendPart()
+	return x.Out, err
 }
 
 // EmbedOf reads how much of an event an entry shows.

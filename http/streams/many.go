@@ -69,21 +69,16 @@ func (s *Handlers) AppendMany(ctx context.Context, x *request.Request) (err erro
 
 // sendMany answers with what each stream got.
 func sendMany(x *request.Request, streams []string, done *event.Written) {
-	b := append(x.Out[:0], `{"position":`...)
-	b = strconv.AppendInt(b, done.Position, 10)
-	b = append(b, `,"repeated":`...)
-	b = strconv.AppendBool(b, done.Idempotent)
+	b := jsontext.Int(x.Out[:0], `{"position":`, done.Position)
+	b = jsontext.Bool(b, `,"repeated":`, done.Idempotent)
 	b = append(b, `,"streams":[`...)
 	for i, span := range done.Streams {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, `{"stream":`...)
-		b = jsontext.AppendString(b, streams[i])
-		b = append(b, `,"first":`...)
-		b = strconv.AppendInt(b, span.First, 10)
-		b = append(b, `,"last":`...)
-		b = strconv.AppendInt(b, span.Last, 10)
+		b = jsontext.Text(b, `{"stream":`, streams[i])
+		b = jsontext.Int(b, `,"first":`, span.First)
+		b = jsontext.Int(b, `,"last":`, span.Last)
 		b = append(b, '}')
 	}
 	x.Out = append(b, "]}"...)
@@ -103,8 +98,7 @@ func (v *violations) Unwrap() error { return v.Violations }
 
 // Answer sends them as JSON.
 func (v *violations) Answer(x *request.Request, p *problem.Problem) bool {
-	b := append(x.Out[:0], `{"message":`...)
-	b = jsontext.AppendString(b, p.Text)
+	b := jsontext.Text(x.Out[:0], `{"message":`, p.Text)
 	b = append(b, `,"checks":[`...)
 	for i, c := range v.Checks {
 		if i > 0 {
@@ -116,8 +110,7 @@ func (v *violations) Answer(x *request.Request, p *problem.Problem) bool {
 		} else {
 			b = append(b, "null"...)
 		}
-		b = append(b, `,"stream":`...)
-		b = jsontext.AppendString(b, c.Stream)
+		b = jsontext.Text(b, `,"stream":`, c.Stream)
 		b = appendVersion(append(b, `,"expected":`...), c.Expected)
 		b = appendVersion(append(b, `,"actual":`...), c.Actual)
 		b = append(b, '}')
@@ -127,19 +120,13 @@ func (v *violations) Answer(x *request.Request, p *problem.Problem) bool {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, `{"index":`...)
-		b = strconv.AppendInt(b, int64(c.Index), 10)
-		b = append(b, `,"event":{"position":`...)
-		b = strconv.AppendInt(b, c.Event.Position, 10)
+		b = jsontext.Int(b, `{"index":`, int64(c.Index))
+		b = jsontext.Int(b, `,"event":{"position":`, c.Event.Position)
 		if v.shown[i] {
-			b = append(b, `,"stream":`...)
-			b = jsontext.AppendString(b, c.Event.Stream)
-			b = append(b, `,"number":`...)
-			b = strconv.AppendInt(b, c.Event.Number, 10)
-			b = append(b, `,"eventId":"`...)
-			b = c.Event.ID.AppendTo(b)
-			b = append(b, `","eventType":`...)
-			b = jsontext.AppendString(b, c.Event.Type)
+			b = jsontext.Text(b, `,"stream":`, c.Event.Stream)
+			b = jsontext.Int(b, `,"number":`, c.Event.Number)
+			b = c.Event.ID.AppendTo(append(b, `,"eventId":"`...))
+			b = jsontext.Text(b, `","eventType":`, c.Event.Type)
 		}
 		b = append(b, "}}"...)
 	}

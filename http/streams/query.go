@@ -23,7 +23,6 @@ import (
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/jsontext"
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
@@ -270,13 +269,13 @@ func (f *Finder) found(ctx context.Context, e *event.Resolved) (*event.Record, e
 
 // append appends an event as a JSON object on one line.
 func (q *queryRequest) append(b []byte, r *event.Record) []byte {
-	b = strconv.AppendInt(append(b, `{"position":`...), r.Position, 10)
-	b = jsontext.AppendString(append(b, `,"stream":`...), r.Stream)
-	b = strconv.AppendInt(append(b, `,"number":`...), r.Number, 10)
+	b = jsontext.Int(b, `{"position":`, r.Position)
+	b = jsontext.Text(b, `,"stream":`, r.Stream)
+	b = jsontext.Int(b, `,"number":`, r.Number)
 	b = r.ID.AppendTo(append(b, `,"eventId":"`...))
-	b = jsontext.AppendString(append(b, `","eventType":`...), r.Type)
+	b = jsontext.Text(b, `","eventType":`, r.Type)
 	b = atom.AppendTime(append(b, `,"created":"`...), r.Time)
-	b = strconv.AppendBool(append(b, `","isJson":`...), r.IsJSON())
+	b = jsontext.Bool(b, `","isJson":`, r.IsJSON())
 	switch {
 	case r.IsRedacted():
 		b = append(b, `,"isRedacted":true`...)
@@ -322,25 +321,16 @@ func (f *Finder) sendLines(x *request.Request, q *queryRequest, position int64) 
 		return err
 	}
 	defer release()
-	l := lines{x: x}
 	x.Out = append(appendCovered(x.Out[:0], position), "}\n"...)
-	if err = f.appendLines(q, &l); err == nil {
+	if err = f.appendLines(q, x); err == nil {
 		x.Out = append(x.Out, "{\"end\":true}\n"...)
-		err = l.send()
 	}
-	switch {
-	case err == nil, errors.Is(err, errLiveGone):
-		return nil
-	case l.begun: // Only a broken connection says that this is not the end.
-		x.Node.Logger.Warn("only part of a page could be sent", "path", x.R.URL.Path, logkey.Error, err)
-		panic(http.ErrAbortHandler)
-	}
-	return err
+	return x.SendRest(err)
 }
 
 // appendLines writes the events of all pages.
-func (f *Finder) appendLines(q *queryRequest, l *lines) error {
-	x, left := l.x, q.limit
+func (f *Finder) appendLines(q *queryRequest, x *request.Request) error {
+	left := q.limit
 	for {
 		count := linesPage
 		if q.limit > 0 {
@@ -351,7 +341,7 @@ func (f *Finder) appendLines(q *queryRequest, l *lines) error {
 			return err
 		}
 		for i := range events {
-			if err := f.appendLine(q, l, &events[i]); err != nil {
+			if err := f.appendLine(q, x, &events[i]); err != nil {
 				return err
 			}
 		}
@@ -362,8 +352,8 @@ func (f *Finder) appendLines(q *queryRequest, l *lines) error {
 }
 
 // appendLine writes an event. The memory of a large one is claimed until it is sent.
-func (f *Finder) appendLine(q *queryRequest, l *lines, e *event.Resolved) error {
-	x, ctx := l.x, l.x.R.Context()
+func (f *Finder) appendLine(q *queryRequest, x *request.Request, e *event.Resolved) error {
+	ctx := x.R.Context()
 	if e.IsBare() {
 		alone := 2 * int64(e.PayloadBytes())
 		if err := x.Claim.Grow(ctx, alone); err != nil {
@@ -378,34 +368,5 @@ func (f *Finder) appendLine(q *queryRequest, l *lines, e *event.Resolved) error 
 	if x.Out = append(q.append(x.Out, r), '\n'); len(x.Out) < livePart {
 		return nil
 	}
-	return l.send()
-}
-
-// lines is an answer that goes out in parts.
-type lines struct {
-	x     *request.Request
-	begun bool
-}
-
-// send sends what there is, if the caller may still see it.
-func (l *lines) send() error {
-	x := l.x
-	if err := x.Check(); err != nil {
-		return err
-	}
-	if !l.begun {
-		l.begun = true
-		x.Typed()
-		x.Varies()
-		x.W.WriteHeader(http.StatusOK)
-	}
-	if x.R.Method == http.MethodHead {
-		return errLiveGone
-	}
-	if _, err := x.W.Write(x.Out); err != nil {
-		x.NotTaken(err)
-		return errLiveGone
-	}
-	x.Out = x.Out[:0]
-	return nil
+	return x.SendPart()
 }
