@@ -24,11 +24,6 @@ const TextTooWide = "The condition is too wide to be judged in time; read again 
 // TextEarlierLeader is the answer to event.ErrEarlierLeader.
 const TextEarlierLeader = "The leader is of an earlier version, which does not know this write; nothing was written."
 
-// InvalidAppend says what is wrong with a write to several streams, whatever the streams are like.
-type InvalidAppend struct{ Text string }
-
-func (e *InvalidAppend) Error() string { return e.Text }
-
 // LargeEvent is an event of a write to several streams that is larger than one may be.
 type LargeEvent struct {
 	Stream    string
@@ -84,7 +79,7 @@ func (g *Gathering) Grow(events int) {
 	}
 }
 
-// Add adds the next event, for a stream. It returns *InvalidAppend, ErrLongName, *LargeEvent or
+// Add adds the next event, for a stream. It returns *event.BadRequest, ErrLongName, *LargeEvent or
 // *LargeMany.
 func (g *Gathering) Add(stream string, e event.Proposed) error {
 	if err := named(stream); err != nil {
@@ -94,16 +89,16 @@ func (g *Gathering) Add(stream string, e event.Proposed) error {
 	if !ok {
 		place = int32(len(g.many.Streams))
 		if place == MaxManyStreams {
-			return &InvalidAppend{fmt.Sprintf("at most %d streams are written to at once", MaxManyStreams)}
+			return &event.BadRequest{Text: fmt.Sprintf("at most %d streams are written to at once", MaxManyStreams)}
 		}
 		g.places[stream] = place
 		g.many.Streams = append(g.many.Streams, stream)
 	}
 	switch {
 	case e.Type == "":
-		return &InvalidAppend{"the type of an event is empty"}
+		return &event.BadRequest{Text: "the type of an event is empty"}
 	case e.ID.IsZero():
-		return &InvalidAppend{"the id of an event is zero"}
+		return &event.BadRequest{Text: "the id of an event is zero"}
 	}
 	payload := len(e.Data) + len(e.Metadata)
 	if size := payload + len(e.Type); size > g.node.MaxEventBytes {
@@ -116,7 +111,7 @@ func (g *Gathering) Add(stream string, e event.Proposed) error {
 	}
 	id := placedID{place, e.ID}
 	if _, twice := g.ids[id]; twice {
-		return &InvalidAppend{fmt.Sprintf("stream %q gets the event id %s twice", stream, e.ID)}
+		return &event.BadRequest{Text: fmt.Sprintf("stream %q gets the event id %s twice", stream, e.ID)}
 	}
 	g.ids[id] = struct{}{}
 	g.many.Of = append(g.many.Of, place)
@@ -124,34 +119,34 @@ func (g *Gathering) Add(stream string, e event.Proposed) error {
 	return nil
 }
 
-// Check adds what a stream must be like. It returns *InvalidAppend or ErrLongName.
+// Check adds what a stream must be like. It returns *event.BadRequest or ErrLongName.
 func (g *Gathering) Check(stream string, expected int64) error {
 	if err := named(stream); err != nil {
 		return err
 	}
 	if _, twice := g.checked[stream]; twice {
-		return &InvalidAppend{"Each stream can only appear once in consistency checks."}
+		return &event.BadRequest{Text: "Each stream can only appear once in consistency checks."}
 	}
 	if len(g.many.Checks) == MaxManyChecks {
-		return &InvalidAppend{fmt.Sprintf("at most %d checks are made at once", MaxManyChecks)}
+		return &event.BadRequest{Text: fmt.Sprintf("at most %d checks are made at once", MaxManyChecks)}
 	}
 	g.checked[stream] = struct{}{}
 	g.many.Checks = append(g.many.Checks, event.Check{Stream: stream, Expected: expected})
 	known := []int64{event.NoStream, event.StreamExists, event.SoftDeleted, event.Tombstoned}
 	if expected < 0 && !slices.Contains(known, expected) || expected >= event.TombstoneNumber {
-		return &InvalidAppend{fmt.Sprintf("stream %q: the version %d cannot be checked", stream, expected)}
+		return &event.BadRequest{Text: fmt.Sprintf("stream %q: the version %d cannot be checked", stream, expected)}
 	}
 	return nil
 }
 
 // Condition adds what must not have happened, by a query that was checked. It returns
-// *InvalidAppend.
+// *event.BadRequest.
 func (g *Gathering) Condition(q event.Query, after int64) error {
 	switch {
 	case len(g.many.Conditions) == MaxConditions:
-		return &InvalidAppend{fmt.Sprintf("at most %d conditions are possible", MaxConditions)}
+		return &event.BadRequest{Text: fmt.Sprintf("at most %d conditions are possible", MaxConditions)}
 	case after < -1:
-		return &InvalidAppend{fmt.Sprintf("%d is not a position", after)}
+		return &event.BadRequest{Text: fmt.Sprintf("%d is not a position", after)}
 	}
 	g.many.Conditions = append(g.many.Conditions, event.Condition{Query: q, After: after})
 	return nil
@@ -159,7 +154,7 @@ func (g *Gathering) Condition(q event.Query, after int64) error {
 
 func named(stream string) error {
 	if stream == "" {
-		return &InvalidAppend{"the name of a stream is empty"}
+		return &event.BadRequest{Text: "the name of a stream is empty"}
 	}
 	return CheckName(len(stream))
 }
@@ -178,10 +173,10 @@ func (g *Gathering) Streams() (written, checked []string) {
 	return g.many.Streams, checked
 }
 
-// Write is what was gathered. It returns *InvalidAppend where there is no event.
+// Write is what was gathered. It returns *event.BadRequest where there is no event.
 func (g *Gathering) Write() (*event.Write, error) {
 	if len(g.write.Events) == 0 {
-		return nil, &InvalidAppend{"Append records request must contain at least one record."}
+		return nil, &event.BadRequest{Text: "Append records request must contain at least one record."}
 	}
 	g.write.Kind, g.write.Many = event.AppendMany, &g.many
 	return &g.write, nil

@@ -19,19 +19,21 @@ const (
 // MinExpectedVersion is the lowest value a client may send. -3 is allowed and never holds.
 const MinExpectedVersion int64 = -4
 
+// versionWords are the words that clients of AppendMany write for versions.
+var versionWords = map[string]int64{"any": AnyVersion, "none": NoStream, "exists": StreamExists, "deleted": SoftDeleted, "tombstoned": Tombstoned}
+
+// VersionOf is the version that a word means.
+func VersionOf(word string) (version int64, ok bool) {
+	version, ok = versionWords[word]
+	return version, ok
+}
+
 // VersionText is an expected version as clients of AppendMany write it: a number, or a word.
 func VersionText(version int64) string {
-	switch version {
-	case AnyVersion:
-		return "any"
-	case NoStream:
-		return "none"
-	case StreamExists:
-		return "exists"
-	case SoftDeleted:
-		return "deleted"
-	case Tombstoned:
-		return "tombstoned"
+	for word, v := range versionWords {
+		if v == version {
+			return word
+		}
 	}
 	return strconv.FormatInt(version, 10)
 }

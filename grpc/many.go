@@ -127,8 +127,8 @@ func (g *gathering) take(stream string, r *record) error {
 
 // inField tells which field of a request is not right.
 func inField(field string, err error) error {
-	if invalid, ok := errors.AsType[*api.InvalidAppend](err); ok {
-		return badField(field, invalid.Text)
+	if bad, ok := errors.AsType[*event.BadRequest](err); ok {
+		return badField(field, bad.Text)
 	}
 	if errors.Is(err, api.ErrLongName) { // Of a type: names of streams were looked at.
 		return badField(field, fmt.Sprintf("%s: the type has more than %d bytes", field, event.MaxNameBytes))
@@ -329,7 +329,7 @@ func (g *gathering) refusal(ctx context.Context, err error) error {
 		return refusal(codes.Aborted, domainStreams, "APPEND_TRANSACTION_SIZE_EXCEEDED", large.Error(),
 			detail{streamErrors + "AppendTransactionSizeExceededErrorDetails", appendSizes(nil, 1, large.Size, large.Max)})
 	}
-	return inField("", err)
+	return err
 }
 
 // appendSizes appends two numbers of type int32, the first with the number field.

@@ -153,7 +153,6 @@ var spoken = []func(error) *Problem{
 	spokenBy(http.StatusServiceUnavailable, (*api.NotReached).Error),
 	spokenBy(http.StatusBadRequest, (*event.BadRequest).Error),
 	spokenBy(http.StatusBadRequest, (*event.MemberError).Error),
-	spokenBy(http.StatusBadRequest, (*api.InvalidAppend).Error),
 	spokenBy(http.StatusConflict, func(*event.Violations) string { return "Append failed due to consistency violations." }),
 	spokenBy(http.StatusNotFound, func(e *subscription.NotParked) string { return fmt.Sprintf("Message %d is not parked.", e.Number) }),
 	spokenBy(http.StatusBadRequest, func(e *subscription.SettingsError) string { return e.Text }),

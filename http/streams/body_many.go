@@ -23,8 +23,8 @@ var (
 	manyNames = []string{
 		manyEvents: "events", manyChecks: "checks", manyStream: "stream", manyConditions: "conditions", manyCondition: "condition",
 	}
-	conditionNames = []string{conditionQuery: "failIfEventsMatch", conditionAfter: "after"}
-	checkNames     = []string{checkStream: "stream", checkVersion: "expectedVersion"}
+	conditionNames = []string{"failIfEventsMatch", "after"}
+	checkNames     = []string{"stream", "expectedVersion"}
 	eventNames     = []string{
 		eventStream: "stream", eventID: "eventId", eventType: "eventType", eventData: "data", eventMetadata: "metadata", eventBase64: "dataBase64",
 		eventTags: "tags",
@@ -41,18 +41,6 @@ const (
 )
 
 const (
-	conditionQuery = iota
-	conditionAfter
-	conditionMembers
-)
-
-const (
-	checkStream = iota
-	checkVersion
-	checkMembers
-)
-
-const (
 	eventStream = iota
 	eventID
 	eventType
@@ -62,11 +50,6 @@ const (
 	eventTags
 	eventMembers
 )
-
-// versionWords are the expected versions that have a word.
-var versionWords = map[string]int64{
-	"none": event.NoStream, "any": event.AnyVersion, "exists": event.StreamExists, "deleted": event.SoftDeleted, "tombstoned": event.Tombstoned,
-}
 
 // manyBody is the body of a write to several streams while it is read.
 type manyBody struct {
@@ -224,12 +207,12 @@ func (b *manyBody) each(list string, at int, take func(p spot, at int) (end int,
 
 // check takes the element of checks that begins at body[at].
 func (b *manyBody) check(p spot, at int) (end int, err error) {
-	var v [checkMembers]args.Member
+	var v [2]args.Member
 	if end, err = membersOf(b.body, at, p, checkNames, v[:]); err != nil {
 		return at, err
 	}
-	version := v[checkVersion]
-	switch stream := v[checkStream]; {
+	stream, version := v[0], v[1]
+	switch {
 	case !stream.IsGiven():
 		return at, p.bad("stream is missing.")
 	case stream.Kind != jsontext.String:
@@ -241,13 +224,13 @@ func (b *manyBody) check(p spot, at int) (end int, err error) {
 	}
 	expected, ok := int64(event.AnyVersion), false
 	if version.Kind == jsontext.String {
-		expected, ok = versionWords[version.Text()]
+		expected, ok = event.VersionOf(version.Text())
 	} else if n, err := strconv.ParseInt(string(version.Raw), 10, 64); err == nil {
 		expected, ok = n, true
 	}
-	wrong := b.Check(v[checkStream].Text(), expected)
+	wrong := b.Check(stream.Text(), expected)
 	if !ok || expected == event.AnyVersion {
-		wrong = &api.InvalidAppend{Text: "expectedVersion must be the number of an event, none, exists, deleted or tombstoned."}
+		wrong = &event.BadRequest{Text: "expectedVersion must be the number of an event, none, exists, deleted or tombstoned."}
 	}
 	b.note(p, wrong)
 	return end, nil
@@ -255,18 +238,18 @@ func (b *manyBody) check(p spot, at int) (end int, err error) {
 
 // condition takes the element of conditions, or the only one, that begins at body[at].
 func (b *manyBody) condition(p spot, at int) (end int, err error) {
-	var v [conditionMembers]args.Member
+	var v [2]args.Member
 	if end, err = membersOf(b.body, at, p, conditionNames, v[:]); err != nil {
 		return at, err
 	}
-	if !v[conditionQuery].IsGiven() {
+	if !v[0].IsGiven() {
 		return at, p.bad("failIfEventsMatch is missing.")
 	}
-	q, err := label.ReadQuery(v[conditionQuery].Raw)
+	q, err := label.ReadQuery(v[0].Raw)
 	if err != nil {
 		return at, p.bad("failIfEventsMatch: %v", err)
 	}
-	after, ok := positionOf(v[conditionAfter])
+	after, ok := positionOf(v[1])
 	if !ok {
 		return at, p.bad("after must be a position.")
 	}
@@ -320,13 +303,13 @@ func (b *manyBody) ownStream() string {
 // proposed makes an event of its members.
 func (b *manyBody) proposed(v *[eventMembers]args.Member) (e event.Proposed, err error) {
 	if !v[eventID].IsGiven() {
-		return e, &api.InvalidAppend{Text: "eventId is missing."}
+		return e, &event.BadRequest{Text: "eventId is missing."}
 	}
 	if e.ID, err = event.ParseID(jsontext.Unquote(nil, v[eventID].Raw)); err != nil {
-		return e, &api.InvalidAppend{Text: "eventId is not a GUID."}
+		return e, &event.BadRequest{Text: "eventId is not a GUID."}
 	}
 	if !v[eventType].IsGiven() {
-		return e, &api.InvalidAppend{Text: "eventType is missing."}
+		return e, &event.BadRequest{Text: "eventType is missing."}
 	}
 	e.Type = b.types.typeName(jsontext.Unquote(nil, v[eventType].Raw))
 	data, metadata := storedValue(v[eventData]), storedValue(v[eventMetadata])
@@ -344,11 +327,11 @@ func (b *manyBody) proposed(v *[eventMembers]args.Member) (e event.Proposed, err
 		return e, nil
 	}
 	if v[eventData].IsGiven() {
-		return e, &api.InvalidAppend{Text: "data and dataBase64 exclude each other."}
+		return e, &event.BadRequest{Text: "data and dataBase64 exclude each other."}
 	}
 	text := jsontext.Unquote(nil, v[eventBase64].Raw)
 	if e.Data, err = base64.StdEncoding.Strict().AppendDecode(nil, text); err != nil {
-		return e, &api.InvalidAppend{Text: "dataBase64 is not base64."}
+		return e, &event.BadRequest{Text: "dataBase64 is not base64."}
 	}
 	return e, nil
 }
@@ -366,9 +349,7 @@ func (b *manyBody) note(p spot, err error) {
 	if err == nil || b.wrong != nil {
 		return
 	}
-	if invalid, ok := errors.AsType[*api.InvalidAppend](err); ok {
-		err = p.bad("%s", invalid.Text)
-	} else if bad, ok := errors.AsType[*event.BadRequest](err); ok {
+	if bad, ok := errors.AsType[*event.BadRequest](err); ok {
 		err = p.bad("%s", bad.Text)
 	}
 	b.wrong = err
