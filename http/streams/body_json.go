@@ -3,6 +3,7 @@ package streams
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,45 +19,37 @@ var (
 	errLongType = problem.Bad(fmt.Sprintf("Invalid eventType provided. It is longer than %d bytes.", event.MaxNameBytes))
 )
 
-// bodyField is a member of an event that has a meaning. Others are ignored.
-type bodyField uint8
-
+// Members of an event in a body, and their names, which are part of the wire: do not change. An
+// event of a batch has neither stream nor dataBase64: members of other names are ignored there.
 const (
-	fieldNone bodyField = iota
-	fieldID
-	fieldType
-	fieldData
-	fieldMetadata
-	fieldTags // in JSON alone
+	eventStream = iota
+	eventID
+	eventType
+	eventData
+	eventMetadata
+	eventBase64
+	eventTags // in JSON alone
+	eventMembers
 )
 
-var bodyFieldNames = [...]string{fieldID: "eventId", fieldType: "eventType", fieldData: "data", fieldMetadata: "metadata", fieldTags: "tags"}
-
-// fieldNamed finds a member by its name, ignoring case.
-func fieldNamed(name string) bodyField {
-	for f, known := range bodyFieldNames {
-		if strings.EqualFold(name, known) {
-			return bodyField(f)
-		}
-	}
-	return fieldNone
+var eventNames = []string{
+	eventStream: "stream", eventID: "eventId", eventType: "eventType", eventData: "data", eventMetadata: "metadata", eventBase64: "dataBase64",
+	eventTags: "tags",
 }
 
-// fieldQuoted is fieldNamed for a name as JSON text, with a short way for the usual spelling.
-func fieldQuoted(raw []byte) bodyField {
-	switch string(raw) {
-	case `"eventId"`:
-		return fieldID
-	case `"eventType"`:
-		return fieldType
-	case `"data"`:
-		return fieldData
-	case `"metadata"`:
-		return fieldMetadata
-	case `"tags"`:
-		return fieldTags
+// indexOf finds the name that a quoted one is in any case; -1: none.
+func indexOf(names []string, quoted []byte) int {
+	for i, name := range names {
+		if len(quoted) == len(name)+2 && string(quoted[1:len(quoted)-1]) == name {
+			return i
+		}
 	}
-	return fieldNamed(string(jsontext.Unquote(nil, raw)))
+	return indexNamed(names, string(jsontext.Unquote(nil, quoted)))
+}
+
+// indexNamed is indexOf for a name without quotes.
+func indexNamed(names []string, text string) int {
+	return slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(text, name) })
 }
 
 // bodyValue is data or metadata as it will be stored.
@@ -191,16 +184,16 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 	)
 	m := jsontext.ObjectAt(body, at)
 	for m.Next() {
-		f := fieldQuoted(m.Name)
+		f := indexOf(eventNames, m.Name)
 		switch f {
-		case fieldID, fieldType:
+		case eventID, eventType:
 			var text []byte
 			if m.Kind == jsontext.String {
 				text = jsontext.Unquote(nil, m.Value)
 			} else if m.Kind != jsontext.Null {
 				return 0, false
 			}
-			if f == fieldType {
+			if f == eventType {
 				typeText = text
 				continue
 			}
@@ -209,11 +202,11 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 					return 0, false
 				}
 			}
-		case fieldData:
+		case eventData:
 			data = jsonValue(m.Value, m.Kind)
-		case fieldMetadata:
+		case eventMetadata:
 			metadata = jsonValue(m.Value, m.Kind)
-		case fieldTags:
+		case eventTags:
 			tags = m.Value
 		}
 	}

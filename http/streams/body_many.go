@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/annalsdb/annals/api"
@@ -25,10 +24,6 @@ var (
 	}
 	conditionNames = []string{"failIfEventsMatch", "after"}
 	checkNames     = []string{"stream", "expectedVersion"}
-	eventNames     = []string{
-		eventStream: "stream", eventID: "eventId", eventType: "eventType", eventData: "data", eventMetadata: "metadata", eventBase64: "dataBase64",
-		eventTags: "tags",
-	}
 )
 
 const (
@@ -38,17 +33,6 @@ const (
 	manyConditions
 	manyCondition
 	manyMembers
-)
-
-const (
-	eventStream = iota
-	eventID
-	eventType
-	eventData
-	eventMetadata
-	eventBase64
-	eventTags
-	eventMembers
 )
 
 // manyBody is the body of a write to several streams while it is read.
@@ -168,22 +152,6 @@ func membersOf(body []byte, at int, p spot, names []string, values []args.Member
 
 // begins reports whether a value that begins at body[at], where the body may end, is one of a kind.
 func begins(body []byte, at int, c byte) bool { return at < len(body) && body[at] == c }
-
-// indexOf finds the name that a quoted one is in any case; -1: none.
-func indexOf(names []string, quoted []byte) int {
-	for i, name := range names {
-		if len(quoted) == len(name)+2 && string(quoted[1:len(quoted)-1]) == name {
-			return i
-		}
-	}
-	text := string(jsontext.Unquote(nil, quoted))
-	for i, name := range names {
-		if strings.EqualFold(text, name) {
-			return i
-		}
-	}
-	return -1
-}
 
 // each takes the elements of a list that begins at body[at].
 func (b *manyBody) each(list string, at int, take func(p spot, at int) (end int, err error)) (end int, err error) {

@@ -20,18 +20,18 @@ func translateMetadataItem(body []byte) (data []byte, id event.ID, hasID, isItem
 	)
 	m := jsontext.ObjectAt(body, jsontext.Space(body, 0))
 	for m.Next() {
-		switch fieldQuoted(m.Name) {
-		case fieldID:
+		switch indexOf(eventNames, m.Name) {
+		case eventID:
 			idText = nil
 			if m.Kind == jsontext.String {
 				idText = jsontext.Unquote(nil, m.Value)
 			}
-		case fieldData:
+		case eventData:
 			document = nil
 			if m.Kind == jsontext.Object {
 				document = m.Value
 			}
-		case fieldNone:
+		case -1, eventStream, eventBase64:
 			return nil, event.ID{}, false, false
 		}
 	}

@@ -34,8 +34,8 @@ func (b *writeBatch) addXML(e xmljson.Element) bool {
 		err            error
 	)
 	for member := range e.Children {
-		switch fieldNamed(member.Name()) {
-		case fieldID:
+		switch indexNamed(eventNames, member.Name()) {
+		case eventID:
 			if member.HasChildren() {
 				return false
 			}
@@ -45,14 +45,14 @@ func (b *writeBatch) addXML(e xmljson.Element) bool {
 					return false
 				}
 			}
-		case fieldType:
+		case eventType:
 			if member.HasChildren() {
 				return false
 			}
 			typeText = member.Text()
-		case fieldData:
+		case eventData:
 			data = xmlValue(member)
-		case fieldMetadata:
+		case eventMetadata:
 			metadata = xmlValue(member)
 		}
 	}
