@@ -8,24 +8,17 @@ import (
 	"github.com/annalsdb/annals/log/postings"
 )
 
-// Entries of a stream are read in pages that grow while the list is read on.
-const (
-	firstEntries = 16
-	mostEntries  = 1024
-)
-
 // streamList is the positions of the events of a stream, by the index of streams. Positions and
 // numbers of a stream rise together, so that it can begin anywhere.
 type streamList struct {
 	search numberSearch
+	pages  index.Pages
 	page   []index.Entry // those not passed yet
-	number int64         // with which the next page begins
-	size   int           // of the last page; 0: the next one begins where the caller is
+	number int64         // with which the next page begins; the first one begins where the caller is
 	whole  bool          // nothing follows the page
 	passed bool          // nothing of the page was asked for
 	sure   bool          // the first of the page is of the stream
 	item   int           // of the query
-	looked int           // entries that were read
 }
 
 // Next is that of postings.List.
@@ -51,7 +44,7 @@ func (l *streamList) Next(at int64, backward bool) (int64, postings.Found, error
 		if l.whole {
 			return 0, postings.None, l.search.rd.index.Damage()
 		}
-		if l.size == 0 || l.passed {
+		if !l.pages.Begun() || l.passed {
 			if err := l.seek(at, backward); err != nil {
 				return 0, postings.None, err
 			}
@@ -72,7 +65,7 @@ func (l *streamList) seek(at int64, backward bool) error {
 	switch {
 	case !backward:
 		l.number = max(l.number, number+1)
-	case l.size == 0:
+	case !l.pages.Begun():
 		l.number = number
 	default:
 		l.number = min(l.number, number)
@@ -81,18 +74,12 @@ func (l *streamList) seek(at int64, backward bool) error {
 }
 
 func (l *streamList) read(backward bool) (err error) {
-	x, hash := l.search.rd.index, l.search.hash
-	l.size = min(max(firstEntries, 2*l.size), mostEntries)
-	switch {
-	case backward:
-		l.page, err = x.Descend(l.page[:0], hash, l.number, 0, l.size)
-	case l.search.certain:
-		l.page, err = index.AscendCertain(x, l.page[:0], hash, l.number, event.TombstoneNumber, l.size)
-	default:
-		l.page, err = x.Ascend(l.page[:0], hash, l.number, event.TombstoneNumber, l.size)
+	end := event.TombstoneNumber
+	if backward {
+		end = 0
 	}
-	l.looked += len(l.page)
-	if l.whole, l.passed = len(l.page) < l.size, true; err != nil || l.whole {
+	l.passed = true
+	if l.page, l.whole, err = l.pages.Next(l.page, l.number, end, backward); err != nil || l.whole {
 		return err
 	}
 	// Of the last number some may have been cut off: streams share the hash.
@@ -119,7 +106,7 @@ func (rd *Reader) walk(v view, end int64, q *event.Query, o postings.WalkOptions
 		for i := range q.Items {
 			for _, stream := range q.Items[i].Streams {
 				search := numberSearch{rd: rd, v: v, stream: stream, hash: chunkfile.HashStream(stream), certain: o.Certain}
-				l := &streamList{search: search, item: i}
+				l := &streamList{search: search, pages: index.Pages{Index: rd.index, Hash: search.hash, Certain: o.Certain}, item: i}
 				o.Lists[i], w.streams = append(o.Lists[i], l), append(w.streams, l)
 			}
 		}
@@ -137,7 +124,7 @@ func (w *queryWalk) lists(q *event.Query) []event.PlannedList {
 		lists[i].Postings = w.ReadOf(i)
 	}
 	for _, l := range w.streams {
-		lists = append(lists, event.PlannedList{Item: l.item, Kind: "stream", Name: l.search.stream, Postings: l.looked})
+		lists = append(lists, event.PlannedList{Item: l.item, Kind: "stream", Name: l.search.stream, Postings: l.pages.Read})
 	}
 	return lists
 }

@@ -91,9 +91,33 @@ func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) ([]Ent
 	return ascend(x, dst, hash, from, to, max, false)
 }
 
-// AscendCertain is an Ascend that is certain.
-func AscendCertain(x *Index, dst []Entry, hash uint64, from, to int64, max int) ([]Entry, error) {
-	return ascend(x, dst, hash, from, to, max, true)
+// Pages of a list of entries grow while it is read on.
+const firstPage, largePage = 16, 1024
+
+// Pages reads the entries of a hash page by page.
+type Pages struct {
+	Index   *Index
+	Hash    uint64
+	Certain bool
+	Read    int // entries so far
+
+	size int // of the last page
+}
+
+// Begun reports whether a page was read.
+func (p *Pages) Begun() bool { return p.size > 0 }
+
+// Next reads a page of entries from a number on, up to another one, into the memory of dst. It is
+// whole if no entries follow.
+func (p *Pages) Next(dst []Entry, from, to int64, backward bool) (page []Entry, whole bool, err error) {
+	p.size = min(max(firstPage, 2*p.size), largePage)
+	read := ascend
+	if backward {
+		read = descend
+	}
+	page, err = read(p.Index, slices.Grow(dst[:0], p.size), p.Hash, from, to, p.size, p.Certain)
+	p.Read += len(page)
+	return page, len(page) < p.size, err
 }
 
 func ascend(x *Index, dst []Entry, hash uint64, from, to int64, max int, certain bool) (_ []Entry, err error) {

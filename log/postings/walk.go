@@ -2,7 +2,6 @@ package postings
 
 import (
 	"math"
-	"slices"
 	"sort"
 
 	"github.com/annalsdb/annals/log/index"
@@ -54,7 +53,7 @@ func (x *Index) Walk(end int64, alternatives [][][]uint64, o WalkOptions) *Walk 
 		for _, keys := range all {
 			var one union
 			for _, hash := range keys {
-				key := &keyList{index: current, hash: hash, certain: o.Certain, budget: &w.budget}
+				key := &keyList{pages: index.Pages{Index: current, Hash: hash, Certain: o.Certain}, budget: &w.budget}
 				w.keys, one = append(w.keys, key), append(one, key)
 			}
 			both.lists = append(both.lists, one)
@@ -76,29 +75,19 @@ func (w *Walk) Next(at int64) (int64, Found, error) { return w.list.Next(at, w.b
 func (w *Walk) Read() int { return w.budget.read }
 
 // ReadOf is how many postings were read so far of the hash at a place among those of the query.
-func (w *Walk) ReadOf(place int) int { return w.keys[place].read }
+func (w *Walk) ReadOf(place int) int { return w.keys[place].pages.Read }
 
 // List is a list of positions, read in one direction: as Walk.Next.
 type List interface {
 	Next(at int64, backward bool) (int64, Found, error)
 }
 
-// Pages of postings grow while a list is read on.
-const (
-	firstPage = 16
-	largePage = 1024
-)
-
 // keyList is what is posted under one hash.
 type keyList struct {
-	index   *index.Index
-	hash    uint64
-	certain bool
-	page    []index.Entry // those not passed yet
-	size    int           // of the last page
-	whole   bool          // nothing follows the page
-	read    int           // postings
-	budget  *budget
+	pages  index.Pages
+	page   []index.Entry // those not passed yet
+	whole  bool          // nothing follows the page
+	budget *budget
 }
 
 func (l *keyList) Next(at int64, backward bool) (int64, Found, error) {
@@ -110,9 +99,15 @@ func (l *keyList) Next(at int64, backward bool) (int64, Found, error) {
 		if l.whole {
 			return 0, None, nil
 		}
-		if err := l.more(at, backward); err != nil {
+		end := int64(math.MaxInt64)
+		if backward {
+			end = math.MinInt64
+		}
+		var err error
+		if l.page, l.whole, err = l.pages.Next(l.page, at, end, backward); err != nil {
 			return 0, None, err
 		}
+		l.budget.read += len(l.page)
 	}
 }
 
@@ -121,21 +116,6 @@ func before(a, b int64, backward bool) bool {
 		return a > b
 	}
 	return a < b
-}
-
-func (l *keyList) more(at int64, backward bool) (err error) {
-	l.size = min(max(firstPage, 2*l.size), largePage)
-	if l.page = slices.Grow(l.page[:0], l.size); backward {
-		l.page, err = l.index.Descend(l.page, l.hash, at, math.MinInt64, l.size)
-	} else if l.certain {
-		l.page, err = index.AscendCertain(l.index, l.page, l.hash, at, math.MaxInt64, l.size)
-	} else {
-		l.page, err = l.index.Ascend(l.page, l.hash, at, math.MaxInt64, l.size)
-	}
-	l.read += len(l.page)
-	l.budget.read += len(l.page)
-	l.whole = len(l.page) < l.size
-	return err
 }
 
 // union is what is in one of its lists.
