@@ -50,7 +50,7 @@ func (c *Client) Append(ctx context.Context, stream string, expected int64, even
 	if err != nil {
 		return 0, fmt.Errorf("append to %s: %w", stream, err)
 	}
-	a, err := c.repeat(ctx, q)
+	a, err := c.Repeat(ctx, q)
 	if err == nil {
 		first, err = a.FirstNumber(stream)
 	}
@@ -195,7 +195,7 @@ func (c *Client) SetMetadata(ctx context.Context, stream string, expected int64,
 		e := Event{ID: NewID(), Type: "$metadata", Data: data}
 		q := e.Request(stream, expected)
 		q.Path = StreamPath(stream, "metadata")
-		_, err = c.repeat(ctx, q)
+		_, err = c.Repeat(ctx, q)
 	}
 	if err != nil {
 		return fmt.Errorf("set the metadata of %s: %w", stream, err)

@@ -120,11 +120,6 @@ func ManyRequest(body []byte) Request {
 
 const manyPath = "/streams"
 
-// Repeat sends a request that may be done twice, such as an append with the ids of its events,
-// until a node answers or refuses, or the time for it is over. It returns the last answer also
-// when that is a refusal.
-func (c *Client) Repeat(ctx context.Context, q Request) (Response, error) { return c.repeat(ctx, q) }
-
 // ViolationError says which checks and conditions of an AppendMany do not hold. Nothing was
 // written. It is an ErrWrongVersion.
 type ViolationError struct {

@@ -138,9 +138,10 @@ func (c *Client) leave(node string) int {
 	return len(c.nodes)
 }
 
-// repeat sends a request that may be done twice until a node answers or refuses, or the time for it
-// is over.
-func (c *Client) repeat(ctx context.Context, q Request) (Response, error) {
+// Repeat sends a request that may be done twice, such as an append with the ids of its events,
+// until a node answers or refuses, or the time for it is over. It returns the last answer also
+// when that is a refusal.
+func (c *Client) Repeat(ctx context.Context, q Request) (Response, error) {
 	a, _, err := c.insist(ctx, q, mayPass)
 	return a, err
 }

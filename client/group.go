@@ -109,7 +109,7 @@ func (g *Group) Read(ctx context.Context, count int) ([]Message, error) {
 
 // take takes the messages that there are.
 func (g *Group) take(ctx context.Context, count int) ([]Message, error) {
-	a, err := g.c.repeat(ctx, Request{Path: g.path + "/" + strconv.Itoa(count) + "?embed=body", Header: map[string]string{"Accept": MediaMessages}})
+	a, err := g.c.Repeat(ctx, Request{Path: g.path + "/" + strconv.Itoa(count) + "?embed=body", Header: map[string]string{"Accept": MediaMessages}})
 	if err != nil {
 		return nil, err
 	}

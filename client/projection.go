@@ -145,7 +145,7 @@ func (p *Projection) Result(ctx context.Context, partition string) (json.RawMess
 }
 
 func (p *Projection) get(ctx context.Context, below string) (json.RawMessage, error) {
-	a, err := p.c.repeat(ctx, Request{Path: p.path(below), Header: map[string]string{"Accept": MediaJSON}})
+	a, err := p.c.Repeat(ctx, Request{Path: p.path(below), Header: map[string]string{"Accept": MediaJSON}})
 	if err != nil || len(a.Body) == 0 {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (p *Projection) get(ctx context.Context, below string) (json.RawMessage, er
 
 // Script returns the script of the projection.
 func (p *Projection) Script(ctx context.Context) (string, error) {
-	a, err := p.c.repeat(ctx, Request{Path: p.path("/query")})
+	a, err := p.c.Repeat(ctx, Request{Path: p.path("/query")})
 	return string(a.Body), err
 }
 

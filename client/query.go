@@ -115,7 +115,7 @@ func (c *Client) Query(ctx context.Context, query Query, o QueryOptions) (*Query
 	q, err := QueryRequest(query, o)
 	var a Response
 	if err == nil {
-		a, err = c.repeat(ctx, q)
+		a, err = c.Repeat(ctx, q)
 	}
 	p := &QueryPage{}
 	if err == nil {

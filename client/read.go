@@ -141,7 +141,7 @@ func (c *Client) Read(ctx context.Context, stream string, r Reading) (*Page, err
 	if r.Resolve != nil {
 		q.Header[HeaderResolveLinks] = strconv.FormatBool(*r.Resolve)
 	}
-	a, err := c.repeat(ctx, q)
+	a, err := c.Repeat(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", stream, err)
 	}
@@ -198,7 +198,7 @@ func (c *Client) Events(ctx context.Context, stream string, r Reading) iter.Seq2
 
 // Event reads one event; number -1 is the last one.
 func (c *Client) Event(ctx context.Context, stream string, number int64) (Recorded, error) {
-	a, err := c.repeat(ctx, Request{Path: eventPath(stream, number) + "?embed=body", Header: map[string]string{"Accept": MediaAtom}})
+	a, err := c.Repeat(ctx, Request{Path: eventPath(stream, number) + "?embed=body", Header: map[string]string{"Accept": MediaAtom}})
 	var e Recorded
 	if err == nil {
 		err = a.Decode(&e)
@@ -211,7 +211,7 @@ func (c *Client) Event(ctx context.Context, stream string, number int64) (Record
 
 // Data reads the data of one event as they were appended, JSON or not; number -1 is the last one.
 func (c *Client) Data(ctx context.Context, stream string, number int64) ([]byte, error) {
-	a, err := c.repeat(ctx, Request{Path: eventPath(stream, number), Header: map[string]string{"Accept": MediaBytes}})
+	a, err := c.Repeat(ctx, Request{Path: eventPath(stream, number), Header: map[string]string{"Accept": MediaBytes}})
 	if err != nil {
 		return nil, fmt.Errorf("read the data of event %d of %s: %w", number, stream, err)
 	}

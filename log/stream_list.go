@@ -14,7 +14,7 @@ type streamList struct {
 	search numberSearch
 	pages  index.Pages
 	page   []index.Entry // those not passed yet
-	number int64         // with which the next page begins; the first one begins where the caller is
+	number int64         // with which the next page begins; the first begins where the caller is
 	whole  bool          // nothing follows the page
 	passed bool          // nothing of the page was asked for
 	sure   bool          // the first of the page is of the stream

@@ -52,7 +52,7 @@ type load struct {
 	stop chan struct{}
 
 	mu       sync.Mutex
-	register [registers + int(games)]struct{ generation, used int }
+	register [registers + int(games) + banks]struct{ generation, used int }
 	bank     [banks]*bank
 	plain    []*stream // streams that are never deleted
 

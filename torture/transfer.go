@@ -20,31 +20,25 @@ const (
 // bank is some streams, each of which has the money of an account. After so many operations
 // another one takes its place, as with contested streams.
 type bank struct {
-	name     string
-	accounts [bankAccounts]*stream
-	// load.mu guards them.
-	generation, used int
+	name       string
+	generation int
+	accounts   [bankAccounts]*stream
 }
 
 // someBank takes one operation of a bank.
 func (l *load) someBank(rng *rand.Rand) *bank {
 	i := rng.IntN(banks)
+	generation := l.generation(registers+int(games)+i, operationsPerRegister)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.bank[i]
-	if b == nil || b.used == operationsPerRegister {
-		next := &bank{}
-		if b != nil {
-			next.generation = b.generation + 1
+	if l.bank[i] == nil || l.bank[i].generation < generation {
+		b := &bank{name: fmt.Sprintf("%sbank-%d-%d", l.prefix, i, generation), generation: generation}
+		for k := range b.accounts {
+			b.accounts[k] = l.keepPlain(fmt.Sprintf("%s-%d", b.name, k))
 		}
-		next.name = fmt.Sprintf("%sbank-%d-%d", l.prefix, i, next.generation)
-		for k := range next.accounts {
-			next.accounts[k] = l.keepPlain(fmt.Sprintf("%s-%d", next.name, k))
-		}
-		b, l.bank[i] = next, next
+		l.bank[i] = b
 	}
-	b.used++
-	return b
+	return l.bank[i]
 }
 
 // transfer is what is special about a write to several streams.

@@ -147,16 +147,7 @@ node, or no right.`, func(ctx context.Context) error {
 			return fmt.Errorf("no backup was made: %w", err)
 		}
 		if f.json {
-			return printJSON(stdout, struct {
-				ID       string    `json:"id"`
-				Kind     string    `json:"kind"`
-				Position int64     `json:"position"`
-				Time     time.Time `json:"time"`
-				Files    int       `json:"files"`
-				Bytes    int64     `json:"bytes"`
-				Copied   int64     `json:"bytesCopied"`
-				Seconds  float64   `json:"seconds"`
-			}{m.ID, m.Kind, m.Position, m.Time, len(m.Files), m.Bytes(), m.BytesCopied, m.Seconds})
+			return printJSON(stdout, madeBackupOf(&m))
 		}
 		_, err = fmt.Fprintf(stdout, "backup %s (%s): up to position %d, %s in %d files, %s copied in %.1f s\n", m.ID, m.Kind, m.Position, humanBytes(m.Bytes()), len(m.Files), humanBytes(m.BytesCopied), m.Seconds)
 		return err
@@ -180,8 +171,8 @@ func backupNotes() string {
 	return filepath.Join(dir, "annals", "backups")
 }
 
-// listedBackup is a backup as list prints it.
-type listedBackup struct {
+// madeBackup is a backup as create prints it.
+type madeBackup struct {
 	ID       string    `json:"id"`
 	Kind     string    `json:"kind"`
 	Position int64     `json:"position"`
@@ -190,9 +181,18 @@ type listedBackup struct {
 	Bytes    int64     `json:"bytes"`
 	Copied   int64     `json:"bytesCopied"`
 	Seconds  float64   `json:"seconds"`
-	Checked  bool      `json:"checked"`
-	Node     string    `json:"nodeId"`
-	Cluster  string    `json:"clusterId"`
+}
+
+func madeBackupOf(m *backup.Manifest) madeBackup {
+	return madeBackup{m.ID, m.Kind, m.Position, m.Time, len(m.Files), m.Bytes(), m.BytesCopied, m.Seconds}
+}
+
+// listedBackup is a backup as list prints it.
+type listedBackup struct {
+	madeBackup
+	Checked bool   `json:"checked"`
+	Node    string `json:"nodeId"`
+	Cluster string `json:"clusterId"`
 }
 
 func backupList(stdout io.Writer) *cobra.Command {
@@ -206,7 +206,7 @@ func backupList(stdout io.Writer) *cobra.Command {
 		list := make([]listedBackup, 0, len(all))
 		for i := range all {
 			m := &all[i]
-			list = append(list, listedBackup{m.ID, m.Kind, m.Position, m.Time, len(m.Files), m.Bytes(), m.BytesCopied, m.Seconds, m.Verified, m.NodeID, m.ClusterID})
+			list = append(list, listedBackup{madeBackupOf(m), m.Verified, m.NodeID, m.ClusterID})
 		}
 		if asJSON {
 			return errors.Join(damaged, printJSON(stdout, map[string]any{"backups": list}))
