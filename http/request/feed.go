@@ -38,12 +38,16 @@ func (x *Request) Write(doc *atom.Feed) error {
 		x.SendBody()
 		return nil
 	}
-	return x.SendRest(err)
+	return (*Parts)(x).End(err)
 }
 
-// SendPart sends what there is of an answer, if the caller may still see it. Its error ends the
-// answer: SendRest takes it.
-func (x *Request) SendPart() error {
+// Parts is a request whose answer may go out in parts.
+type Parts Request
+
+// Send sends what there is of the answer, if the caller may still see it. Its error ends the
+// answer: End takes it.
+func (p *Parts) Send() error {
+	x := (*Request)(p)
 	if err := x.Check(); err != nil {
 		return err
 	}
@@ -64,10 +68,11 @@ func (x *Request) SendPart() error {
 	return nil
 }
 
-// SendRest ends an answer that may have been sent in parts, with the error that writing it had.
-func (x *Request) SendRest(err error) error {
+// End sends the rest, unless there was an error.
+func (p *Parts) End(err error) error {
+	x := (*Request)(p)
 	if err == nil {
-		err = x.SendPart()
+		err = p.Send()
 	}
 	switch {
 	case errors.Is(err, errPageSent):
@@ -83,19 +88,15 @@ func (x *Request) SendRest(err error) error {
 
 // Atom returns the writer of feeds and entries.
 func (x *Request) Atom() *atom.Writer {
-	x.writer.Source, x.writer.Origin = (*pageSource)(x), x.Origin()
+	x.writer.Source, x.writer.Origin = (*Parts)(x), x.Origin()
 	return &x.writer
 }
 
-// pageSource is a request as the writer of its page sees it.
-type pageSource Request
-
-// send sends what there is of the page.
-func (p *pageSource) send(b []byte) ([]byte, error) {
-	x := (*Request)(p)
-	x.Out = b
-	err := x.SendPart()
-	return x.Out, err
+// send is Send for the writer of a page.
+func (p *Parts) send(b []byte) ([]byte, error) {
+	p.Out = b
+	err := p.Send()
+	return p.Out, err
 }
 
 // EmbedOf reads how much of an event an entry shows.

@@ -56,7 +56,7 @@ func (x *Request) PageRead() {
 }
 
 // Part takes what there is of the page if it is much, or if there is no room for more.
-func (p *pageSource) Part(b []byte) ([]byte, error) {
+func (p *Parts) Part(b []byte) ([]byte, error) {
 	claimed := &p.page.text
 	if len(b) < atom.MaxText {
 		more := 2*int64(len(b)) - *claimed
@@ -72,7 +72,7 @@ func (p *pageSource) Part(b []byte) ([]byte, error) {
 }
 
 // ReadPayload reads the payload that a page left out.
-func (p *pageSource) ReadPayload(r *event.Record) error {
+func (p *Parts) ReadPayload(r *event.Record) error {
 	p.Claim.Shrink(p.page.bare)
 	p.page.bare = 0
 	if err := (*Request)(p).Check(); err != nil {

@@ -325,7 +325,7 @@ func (f *Finder) sendLines(x *request.Request, q *queryRequest, position int64) 
 	if err = f.appendLines(q, x); err == nil {
 		x.Out = append(x.Out, "{\"end\":true}\n"...)
 	}
-	return x.SendRest(err)
+	return (*request.Parts)(x).End(err)
 }
 
 // appendLines writes the events of all pages.
@@ -368,5 +368,5 @@ func (f *Finder) appendLine(q *queryRequest, x *request.Request, e *event.Resolv
 	if x.Out = append(q.append(x.Out, r), '\n'); len(x.Out) < livePart {
 		return nil
 	}
-	return x.SendPart()
+	return (*request.Parts)(x).Send()
 }
