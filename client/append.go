@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -89,13 +90,13 @@ func AppendRequest(stream string, expected int64, events ...Event) (Request, err
 
 // appendTo appends the event as an element of a body, with its stream if the body is not for one.
 func (e *Event) appendTo(b []byte, stream *string) ([]byte, error) {
-	kind, err := json.Marshal(e.Type)
+	kind, err := encode(e.Type)
 	if err != nil {
 		return b, err
 	}
 	b = append(append(append(append(b, `{"eventId":"`...), e.ID...), `","eventType":`...), kind...)
 	if stream != nil {
-		name, err := json.Marshal(*stream)
+		name, err := encode(*stream)
 		if err != nil {
 			return b, err
 		}
@@ -120,13 +121,29 @@ func (e *Event) appendTo(b []byte, stream *string) ([]byte, error) {
 		}
 	}
 	if len(e.Tags) > 0 {
-		tags, err := json.Marshal(e.Tags)
+		tags, err := encode(e.Tags)
 		if err != nil {
 			return b, err
 		}
 		b = append(append(b, `,"tags":`...), tags...)
 	}
 	return append(b, '}'), nil
+}
+
+// encode is json.Marshal of names. It refuses bytes that JSON would change: another stream, type
+// or tag would be meant.
+func encode(names any) ([]byte, error) {
+	b, err := json.Marshal(names)
+	for i := 0; i < len(b); i++ {
+		if b[i] != '\\' {
+			continue
+		}
+		if bytes.HasPrefix(b[i:], []byte(`\ufffd`)) { // json.Marshal leaves this character as it is.
+			return nil, errors.New("a name is not UTF-8")
+		}
+		i++ // It may be a backslash.
+	}
+	return b, err
 }
 
 // Request appends one event with its data as the body, as they are.

@@ -98,7 +98,7 @@ func ManyBody(events []StreamEvent, required ...Requirement) (b []byte, err erro
 	for _, r := range required {
 		r.addTo(&all)
 	}
-	members, err := json.Marshal(all)
+	members, err := encode(all)
 	if err != nil {
 		return nil, err
 	}

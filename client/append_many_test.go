@@ -75,3 +75,29 @@ func TestAppendMany(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestNamesThatJSONChanges: a name that would arrive as another one is not sent; one with the
+// character that JSON puts in its place is.
+func TestNamesThatJSONChanges(t *testing.T) {
+	for name, isSent := range map[string]bool{"a": true, "\ufffd": true, `\ufffd`: true, `\\ufffd "`: true, "\xff": false, "a\\\xc3": false} {
+		item := client.QueryItem{Types: []string{name}}
+		for what, f := range map[string]func() error{
+			"type":   func() error { _, err := client.AppendRequest("s", 0, client.Event{Type: name}); return err },
+			"tag":    func() error { _, err := client.AppendRequest("s", 0, client.Event{Tags: []string{name}}); return err },
+			"stream": func() error { _, err := client.ManyBody([]client.StreamEvent{{Stream: name}}); return err },
+			"check":  func() error { _, err := client.ManyBody(nil, client.Check{Stream: name}); return err },
+			"condition": func() error {
+				_, err := client.ManyBody(nil, client.Condition{Query: client.Query{Items: []client.QueryItem{item}}})
+				return err
+			},
+			"query": func() error {
+				_, err := client.QueryRequest(client.Query{Items: []client.QueryItem{item}}, client.QueryOptions{})
+				return err
+			},
+		} {
+			if err := f(); (err == nil) != isSent {
+				t.Errorf("%s %q: %v", what, name, err)
+			}
+		}
+	}
+}

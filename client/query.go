@@ -99,6 +99,9 @@ const queryPath = "/query"
 
 // QueryRequest is what Query sends.
 func QueryRequest(query Query, o QueryOptions) (Request, error) {
+	if _, err := encode(query); err != nil {
+		return Request{}, err
+	}
 	q, err := jsonRequest(http.MethodPost, queryPath, struct {
 		Query Query `json:"query"`
 		QueryOptions
