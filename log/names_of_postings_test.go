@@ -346,3 +346,15 @@ func TestStartWithoutNames(t *testing.T) {
 		})
 	}
 }
+
+// Of two names that have the same hash both are listed.
+func TestNamesOfTheSameHash(t *testing.T) {
+	l, m := emptyLog(t), newModel()
+	for _, name := range []string{sameA, sameB} {
+		write(t, l, m.frame(false, testEvent{stream: "s", typ: name, metadata: "{}"}))
+	}
+	page, _, err := l.postings.Names(t.Context(), label.Type, "", "", 10)
+	check.Must(t, err)
+	check.Equal(t, len(page), 2, "names")
+	closeLog(t, l)
+}

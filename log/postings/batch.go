@@ -33,9 +33,8 @@ func (b *Batch) Reset(x *Index) {
 // Add adds labels of the record at a position.
 func (b *Batch) Add(labels []label.Label, position int64) {
 	for _, l := range labels {
-		hash := l.Hash()
-		b.Entries = append(b.Entries, index.Entry{Hash: hash, Number: position, Position: position})
-		if (l.Kind == label.Category || l.Kind == label.Type) && (b.known == nil || !b.known.has(hash)) {
+		b.Entries = append(b.Entries, index.Entry{Hash: l.Hash(), Number: position, Position: position})
+		if (l.Kind == label.Category || l.Kind == label.Type) && (b.known == nil || !b.known.has(l)) {
 			b.note(nameOf(l.Kind, l.Key))
 		}
 	}

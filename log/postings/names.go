@@ -3,6 +3,7 @@ package postings
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"math"
 	"path/filepath"
 	"sync"
@@ -25,7 +26,7 @@ const (
 	settleEvery = 64 << 20
 	// what the list keeps in memory before it goes to a file
 	namesInMemory, nameBytesInMemory = 32 << 10, 4 << 20
-	// namesSeen is of how many names it is remembered that they are there, by hash.
+	// namesSeen is of how many names it is remembered that they are there, by a hash of their own.
 	namesSeen = 1 << 15
 	// namesLook bounds the names that one page looks at, those without events included.
 	namesLook = 20_000
@@ -42,7 +43,9 @@ const (
 type dictionary struct {
 	opt        names.Options
 	generation atomic.Uint64 // counts how often names were cleared away
-	seen       [namesSeen]atomic.Uint64
+	// Names with the same hash of labels differ here: each of them is needed.
+	seeds [label.Type + 1]maphash.Seed
+	seen  [namesSeen]atomic.Uint64
 
 	listMu sync.Mutex // held while the list changes, across input and output
 	// nil: it could not be opened, and there are no names until the next start. Then the mark is
@@ -59,7 +62,8 @@ type dictionary struct {
 }
 
 func openDictionary(o *index.Options, logger hclog.Logger) *dictionary {
-	d := &dictionary{opt: names.Options{
+	seeds := [...]maphash.Seed{label.Category: maphash.MakeSeed(), label.Type: maphash.MakeSeed()}
+	d := &dictionary{seeds: seeds, opt: names.Options{
 		FS: o.FS, Dir: filepath.Join(o.Dir, namesFolder), Logger: o.Logger, Belongs: o.Belongs,
 		BeforeFlush: func() error { o.BeforeFlush(); return nil },
 		MaxFresh:    namesInMemory, MaxFreshBytes: nameBytesInMemory,
@@ -77,8 +81,16 @@ func openDictionary(o *index.Options, logger hclog.Logger) *dictionary {
 	return d
 }
 
-// has reports whether the name with a hash is known to be there.
-func (d *dictionary) has(hash uint64) bool { return d.seen[hash%namesSeen].Load() == hash }
+// has reports whether the name of a label is known to be there.
+func (d *dictionary) has(l label.Label) bool {
+	hash := d.hash(l)
+	return d.seen[hash%namesSeen].Load() == hash
+}
+
+// hash is never 0, which is nothing.
+func (d *dictionary) hash(l label.Label) uint64 {
+	return maphash.String(d.seeds[l.Kind], l.Key) | 1<<63
+}
 
 // end is where the dictionary has all names of.
 func (d *dictionary) end() int64 {
@@ -107,7 +119,7 @@ func (d *dictionary) add(b *Batch, from, upTo int64, chain event.Chain) bool {
 	}
 	d.pending, d.bytes = append(d.pending, b.names...), bytes
 	for _, name := range b.names {
-		hash := labelOf(name).Hash()
+		hash := d.hash(labelOf(name))
 		d.seen[hash%namesSeen].Store(hash)
 	}
 	d.mark = names.Mark{Position: upTo, Fence: upTo, Chain: chain}
