@@ -83,6 +83,7 @@ type Look struct {
 
 	// Of the log, as in event.AllRead.
 	Filter func(stream, eventType string) (bool, error)
+	Names  *event.FilterNames
 	IsSlow bool // the filter may take as long as match.Timeout for a record
 	// MaxScan bounds the records that are looked at, if it is above 0 and below the bound that
 	// there is anyway.
@@ -92,8 +93,9 @@ type Look struct {
 // Page is what one look found.
 type Page struct {
 	Events []event.Resolved
-	Looked int  // records of the log that were looked at
-	More   bool // there may be more at once
+	Looked int   // records of the log that were looked at
+	Spared int64 // bytes of it that were passed over unseen
+	More   bool  // there may be more at once
 }
 
 // Read looks at what comes next and moves past it. After an error the cursor stands where it was.
@@ -157,7 +159,7 @@ func (c *Cursor) readLog(ctx context.Context, l *Look) (p Page, err error) {
 	}
 	r := event.AllRead{
 		From: c.Next, After: c.After, Count: l.Count, MaxScan: maxLook, Backward: c.Backward,
-		Links: l.Links, Filter: l.Filter, Query: c.Query, MaxPayload: l.MaxPayload, Room: l.Room,
+		Links: l.Links, Filter: l.Filter, Names: l.Names, Query: c.Query, MaxPayload: l.MaxPayload, Room: l.Room,
 	}
 	if l.IsSlow {
 		r.MaxScan = slowLook
@@ -177,7 +179,7 @@ func (c *Cursor) readLog(ctx context.Context, l *Look) (p Page, err error) {
 	if page.Last >= 0 {
 		c.Seen = page.Last
 	}
-	return Page{Events: page.Events, Looked: page.Looked, More: page.More}, nil
+	return Page{Events: page.Events, Looked: page.Looked, Spared: page.Spared, More: page.More}, nil
 }
 
 // ReadAgain moves the cursor back to an event of the page that was read last, forward.

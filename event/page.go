@@ -142,8 +142,9 @@ type AllPage struct {
 	From int64 // where reading began
 	Next int64 // where the next read in this direction begins
 	// records looked at: those of Events, those the filter did not choose, those that are never
-	// shown
+	// shown; without those that were passed over
 	Looked int
+	Spared int64      // bytes of log passed over, since AllRead.Names says that nothing is there
 	Last   int64      // position of the last of them; -1: none
 	LogEnd int64      // end of the log when the page was read
 	More   bool       // reading stopped before the end (the start) of the log

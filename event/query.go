@@ -21,6 +21,7 @@ type Query struct {
 	All   bool        `json:"all,omitempty"` // without items
 	// events of types that begin with "$" are found too, by a type that an item names
 	System bool `json:"-"`
+	Index  bool `json:"-"` // an index stream shows what it chooses
 }
 
 // QueryItem matches an event when each of its members that is not empty does.

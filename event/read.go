@@ -36,6 +36,10 @@ type AllRead struct {
 	// The strings are valid only during the call. When it fails, the page ends before that record,
 	// and Page.Failed is why.
 	Filter func(stream, eventType string) (bool, error)
+	// Names, when not nil, says which events Filter may choose, so that they can be found by the
+	// index of postings where that costs less than to look at each record. The page has the same
+	// events and ends at the same place, unless MaxScan ends it: Looked counts fewer records.
+	Names *FilterNames
 	// Query, when not nil, asks for events by what they say of themselves, as reads of their
 	// streams show them now, and those alone that Links may see; nil: all. They are found by the
 	// index of postings; Filter is not looked at. Any position may be given, and reading backward
@@ -49,6 +53,20 @@ type AllRead struct {
 	// MaxPayload and Room are as in StreamRead.
 	MaxPayload int
 	Room       *Room
+}
+
+// FilterNames says of which names the events are that a filter chooses; it chooses no others. One
+// reader at a time may use it.
+type FilterNames struct {
+	NameFilter
+	OfStream bool // the names are those of streams, else of types
+	Kept     any  // of the log: what it found out for a page, for those that follow
+}
+
+// NameFilter chooses names. The calls may come from any goroutine.
+type NameFilter interface {
+	Prefixes() []string              // each name that is chosen begins with one; nil: not known
+	Match(name string) (bool, error) // whether it is chosen
 }
 
 // Chooses reports whether a page shows an event of a stream and a type.

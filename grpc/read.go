@@ -209,7 +209,7 @@ func (r *reading) page(ctx context.Context, count, look int) (catchup.Page, erro
 	}
 	l := catchup.Look{Count: count, Links: links, MaxPayload: payload, Room: r.takeRoom(), MaxScan: look}
 	if r.q.filtered {
-		l.Filter, l.IsSlow = r.q.filter.Takes, r.q.filter.IsSlow()
+		l.Filter, l.Names, l.IsSlow = r.q.filter.Takes, r.q.names, r.q.filter.IsSlow()
 	}
 	page, err := r.Read(ctx, &l)
 	if err == nil {

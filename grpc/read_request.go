@@ -38,6 +38,7 @@ type readRequest struct {
 
 	filtered bool
 	filter   match.Filter
+	names    *event.FilterNames // that the filter chooses
 	interval uint64 // records between checkpoints of a filtered subscription; 0: none are sent
 }
 
@@ -160,7 +161,7 @@ func (q *readRequest) ofFilter(o *streams.ReadReq_Options_FilterOptions) error {
 	if err != nil {
 		return invalid("the filter is not valid: %v", err)
 	}
-	q.filtered = true
+	q.filtered, q.names = true, &event.FilterNames{NameFilter: q.filter.Names, OfStream: q.filter.OfStream}
 	window := uint64(countWindow)
 	switch w := o.GetWindow().(type) {
 	case *streams.ReadReq_Options_FilterOptions_Max:

@@ -52,7 +52,7 @@ type Log struct {
 func newLog(ctx context.Context, o Options) *Log {
 	s := &state{opts: o, logger: o.Logger, lifetime: ctx, metrics: newMetrics(o.Stats), damages: newDamages()}
 	l := &Log{state: s, progress: newProgress(o.Progress)}
-	l.Reads = &Reader{state: s, ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache)}
+	l.Reads = &Reader{state: s, ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache), choosing: newChoosing()}
 	l.syncer = &syncer{state: s, syncWanted: make(chan struct{}, 1)}
 	l.Chunks = &Chunks{state: s, syncer: l.syncer, reads: l.Reads}
 	l.Names = newNames(s, l.Reads, l.Chunks, l.syncer)

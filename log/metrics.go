@@ -32,8 +32,9 @@ type metrics struct {
 	renumbered    *stats.Counter
 
 	falseHits, hiddenHits, deniedHits *stats.Counter // of queries
-	queried, conditioned              *stats.Counter // reads of postings
-	malformedTags                     *stats.Counter
+	// reads of postings
+	queried, indexed, filtered, conditioned *stats.Counter
+	malformedTags                           *stats.Counter
 
 	wide      *stats.Counter   // conditions that could not be judged
 	looks     *stats.Histogram // how long the looks for the conditions of a write took
@@ -90,7 +91,7 @@ const (
 	positions, positionsHelp         = "eventstore_checkpoints", "Positions of the log that a part of the node has reached."
 	hitsMisses, hitsMissesHelp       = "eventstore_cache_hits_misses", "Lookups in a cache that found, or did not find, what they were for."
 	cacheBytes, cacheBytesHelp       = "eventstore_cache_resources_bytes", "Memory that caches take, and may take."
-	postingsReads, postingsReadsHelp = "annals_postings_reads_total", "Reads of postings, by whether they answer pages and subscriptions or judge conditions of writes."
+	postingsReads, postingsReadsHelp = "annals_postings_reads_total", "Reads of postings, by whether they find pages of queries, of index streams, or of the log with a filter, or judge conditions of writes."
 	// also of package fsm
 	Conditions, ConditionsHelp = "annals_conditions_total", "Conditions of writes that were judged, by what became of them."
 	cacheCount, cacheCountHelp = "eventstore_cache_resources_entries", "Entries of caches, and how many there may be."
@@ -110,6 +111,8 @@ func newMetrics(r *stats.Registry) metrics {
 		hiddenHits:    r.Counter("annals_postings_hidden_total", "Events found by postings that reads of their streams do not show."),
 		deniedHits:    r.Counter("annals_postings_denied_total", "Events found by postings whose streams the caller may not read."),
 		queried:       r.Counter(postingsReads, postingsReadsHelp, labelled("source", "query")),
+		indexed:       r.Counter(postingsReads, postingsReadsHelp, labelled("source", "index")),
+		filtered:      r.Counter(postingsReads, postingsReadsHelp, labelled("source", "filter")),
 		conditioned:   r.Counter(postingsReads, postingsReadsHelp, labelled("source", "condition")),
 		malformedTags: r.Counter("annals_postings_malformed_tags_total", "Events that were posted without their tags, because these are malformed."),
 		wide:          r.Counter(Conditions, ConditionsHelp, labelled("result", "wide")),

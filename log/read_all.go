@@ -28,14 +28,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		return page, err
 	}
 	end := page.LogEnd
-	cu := cursor{v: v}
-	step, seek := cu.next, cu.seekForward
-	if r.Backward {
-		step, seek = cu.prev, cu.seekBackward
-	}
-	if err := seek(page.From); err != nil {
-		return page, err
-	}
+	s := rd.newSeeker(v, &page, &r)
 	a := newArena(r.MaxPayload, r.Room)
 	defer func() { a.keep(r.Room, page.Events) }()
 	if r.Room != nil {
@@ -46,7 +39,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 			page.More = true
 			break
 		}
-		it, position, err := step()
+		it, position, err := s.next()
 		if err != nil {
 			// Nothing was read yet: perhaps no record begins (ends) there.
 			if page.Next == page.From {
@@ -60,12 +53,26 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 			} else {
 				page.Next = 0
 			}
+			if s.leapt {
+				if _, err := s.complete(&page, &r, page.Next); err != nil {
+					return page, err
+				}
+			}
 			break
 		}
 		isChosen, isLeftOut := false, r.After && position == r.From
 		if it.IsRecord() && !isLeftOut {
 			if isChosen, err = r.Chooses(chunkfile.String(it.Stream()), chunkfile.String(it.EventType())); err != nil {
 				page.Failed, page.More = err, true
+				if s.leapt {
+					at := position
+					if r.Backward {
+						at += int64(len(it))
+					}
+					if page.Next, err = s.complete(&page, &r, at); err != nil {
+						return page, err
+					}
+				}
 				break
 			}
 		}
@@ -81,6 +88,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 			page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})
 		}
 	}
+	page.Spared = s.spared
 	return page, rd.finish(&a, page.Events, r.Links)
 }
 

@@ -80,7 +80,11 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 		if walk == nil {
 			return page, rd.postings.Missing()
 		}
-		rd.metrics.queried.Inc()
+		if r.Query.Index {
+			rd.metrics.indexed.Inc()
+		} else {
+			rd.metrics.queried.Inc()
+		}
 		if found = walk; r.Plan != nil {
 			defer func() { r.Plan.Lists = walk.lists(r.Query) }()
 		}

@@ -20,6 +20,7 @@ type Reader struct {
 	notify  notifier
 
 	withdrawn withdrawn
+	choosing  choosing
 }
 
 // arena copies records out of the log into few larger blocks. The bytes and

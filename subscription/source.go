@@ -20,6 +20,8 @@ const (
 	// restart, and if each counted, it would write one for every few appends. Records that are
 	// never shown do not count: the checkpoints of groups would make each other write more.
 	passWindow = 32
+	// passBytes is the same for what lies between the events that were found without a look at it.
+	passBytes = 16 << 10
 	// hiddenTail bounds the search for the newest record that is shown.
 	hiddenTail = 100
 )
@@ -28,9 +30,10 @@ const (
 // of the stream, or their positions in the log. Only one caller at a time reads.
 type source struct {
 	*ownStreams
-	all    bool         // the log, through the filter of the group
-	index  *event.Query // or an index, which is a part of the log
-	passed int          // records that the filter left out, below passWindow after a page
+	all    bool               // the log, through the filter of the group
+	index  *event.Query       // or an index, which is a part of the log
+	chosen *event.FilterNames // by the filter of the group
+	passed int                // records that the filter left out, below passWindow after a page
 	// begun is the position of the log after which reading resumed, -1: it began where the group
 	// does.
 	begun int64
@@ -49,7 +52,11 @@ type batch struct {
 func newSource(s *ownStreams) source {
 	// A name that is not an index was refused when the group was made.
 	index, _ := s.index(s.Settings.Filter)
-	return source{ownStreams: s, all: s.Stream == event.AllStream || index != nil, index: index, begun: -1}
+	of := source{ownStreams: s, all: s.Stream == event.AllStream || index != nil, index: index, begun: -1}
+	if s.names != nil {
+		of.chosen = &event.FilterNames{NameFilter: s.names, OfStream: s.Settings.Filter.OfStream}
+	}
+	return of
 }
 
 // number returns the number of an event.
@@ -81,7 +88,7 @@ func (s *source) read(ctx context.Context, from int64, room int) (b batch, err e
 	}
 	before := s.passed
 	if s.names != nil && s.index == nil {
-		look.IsSlow, look.Filter = s.names.IsSlow(), s.chooses
+		look.IsSlow, look.Filter, look.Names = s.names.IsSlow(), s.chooses, s.chosen
 	}
 	page, err := at.Read(ctx, &look)
 	if err != nil {
@@ -96,7 +103,7 @@ func (s *source) read(ctx context.Context, from int64, room int) (b batch, err e
 		b.known = page.Events[n-1].Position
 	}
 	b.events = slices.DeleteFunc(b.events, s.isOwn)
-	b.passed, b.progress = at.Seen, int64(s.passed/passWindow)
+	b.passed, b.progress = at.Seen, int64(s.passed/passWindow)+page.Spared/passBytes
 	s.passed %= passWindow
 	return b, nil
 }

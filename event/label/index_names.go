@@ -11,7 +11,7 @@ import (
 func IndexQuery(name string) (q *event.Query, ok bool) {
 	name, ok = strings.CutPrefix(name, event.IndexPrefix+"-")
 	if name == "all" && ok {
-		return &event.Query{All: true}, true
+		return &event.Query{All: true, Index: true}, true
 	}
 	kind, key, _ := strings.Cut(name, "-")
 	var item event.QueryItem
@@ -27,5 +27,5 @@ func IndexQuery(name string) (q *event.Query, ok bool) {
 	default:
 		ok = false
 	}
-	return &event.Query{Items: []event.QueryItem{item}, System: kind == "et"}, ok && key != ""
+	return &event.Query{Items: []event.QueryItem{item}, System: kind == "et", Index: true}, ok && key != ""
 }

@@ -65,7 +65,7 @@ func allArguments(x *request.Request, backward, filtered bool) (a allRequest, er
 		if err != nil {
 			return a, err
 		}
-		a.Filter = f.Takes
+		a.Filter, a.Names = f.Takes, &event.FilterNames{NameFilter: f.Names, OfStream: f.OfStream}
 		a.Links, a.MaxScan = (*request.CallerLinks)(x), maxFilteredScan
 	} else if a.Links, err = x.LinksOf(false); err != nil {
 		return a, err

@@ -50,11 +50,12 @@ type liveQuery struct {
 	level    atom.Level
 	maxData  int // -1: no bound
 
-	types, streams *match.Names // nil: any
-	contains       []byte       // nil: any
-	id             event.ID     // zero: any
-	categories     *event.Query // nil: any; so with labels
-	labels         *event.Query // tags, and a correlation id
+	types, streams *match.Names       // nil: any
+	chosen         *event.FilterNames // by one of both; nil: any
+	contains       []byte             // nil: any
+	id             event.ID           // zero: any
+	categories     *event.Query       // nil: any; so with labels
+	labels         *event.Query       // tags, and a correlation id
 	reader         label.Reader
 	noSystem       bool
 }
@@ -116,6 +117,11 @@ func liveArguments(x *request.Request, found *queryRequest) (q liveQuery, err er
 	value("backward", flag(&q.backward))
 	filter("types", liveNames(&q.types))
 	filter("streams", func(v string) bool { return q.all && liveNames(&q.streams)(v) })
+	if q.types != nil {
+		q.chosen = &event.FilterNames{NameFilter: q.types}
+	} else if q.streams != nil {
+		q.chosen = &event.FilterNames{NameFilter: q.streams, OfStream: true}
+	}
 	var wanted event.QueryItem
 	filter("categories", liveExact(&q.categories, func(v string) event.QueryItem {
 		return event.QueryItem{Categories: strings.Split(v, ",")}

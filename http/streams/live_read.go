@@ -52,7 +52,7 @@ func (t *tail) read(ctx context.Context) (more bool, err error) {
 	case t.q.query != nil && !t.q.backward:
 		t.Seen = max(t.Seen, t.Next-1)
 	case t.q.all && t.q.query == nil:
-		t.scanBytes += max(t.Next-from, from-t.Next)
+		t.scanBytes += max(t.Next-from, from-t.Next) - page.Spared
 	}
 	if t.q.backward && !page.More {
 		t.over("end", "start")
@@ -78,6 +78,7 @@ func (t *tail) look(ctx context.Context) (l catchup.Look, err error) {
 		l.Links = (*request.CallerLinks)(t.x)
 		return l, nil
 	}
+	l.Names = q.chosen
 	l.Filter = func(stream, eventType string) (bool, error) {
 		isWanted, err := q.wantsNames(stream, eventType)
 		if err == nil && !isWanted {

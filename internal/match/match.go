@@ -91,6 +91,9 @@ func isOldConfig(name string) bool {
 	return ok && rest != "" && !strings.ContainsFunc(rest, func(r rune) bool { return !unicode.IsDigit(r) })
 }
 
+// Prefixes are those that chosen names begin with; nil: an expression chooses.
+func (n *Names) Prefixes() []string { return n.prefixes }
+
 // IsSlow reports whether a match may take as long as Timeout.
 func (n *Names) IsSlow() bool { return n.slow != nil }
 

@@ -63,21 +63,26 @@ func (x *Index) Shares() (sum Shares) {
 	return sum
 }
 
-// Count counts the entries of a hash. It costs two searches of each table that may have it, however
-// many there are.
-func (x *Index) Count(hash uint64) (n int64, err error) {
+// Count counts the entries of a hash numbered from..to (both included), however many there are. It
+// costs two searches of each table that may have such. In memory it counts all where their numbers
+// do not rise.
+func (x *Index) Count(hash uint64, from, to int64) (n int64, err error) {
 	s := x.acquire()
 	if s == nil {
 		return 0, event.ErrClosed
 	}
 	defer s.release()
 	for _, m := range s.mems {
-		if b := m.head(hash); b != nil {
-			n += int64(b.total())
+		switch head := m.head(hash); {
+		case head == nil:
+		case head.isDisordered():
+			n += int64(head.total())
+		default:
+			n += int64(m.countUpTo(head, to) - m.countUpTo(head, from-1))
 		}
 	}
 	for _, t := range s.tables {
-		of, err := t.countOf(hash)
+		of, err := t.countOf(hash, from, to)
 		if err != nil {
 			return 0, err
 		}
@@ -86,16 +91,18 @@ func (x *Index) Count(hash uint64) (n int64, err error) {
 	return n, nil
 }
 
-func (t *table) countOf(hash uint64) (int64, error) {
-	if !t.mayContain(hash, false) {
+func (t *table) countOf(hash uint64, from, to int64) (int64, error) {
+	if t.outside(from, to) || !t.mayContain(hash, false) {
 		return 0, nil
 	}
 	r := t.view(false)
 	defer r.done()
 	end := t.count
-	if hash < math.MaxUint64 {
+	if to < math.MaxInt64 {
+		end = r.search(hash, to+1)
+	} else if hash < math.MaxUint64 {
 		end = r.search(hash+1, math.MinInt64)
 	}
-	n := end - r.search(hash, math.MinInt64)
+	n := end - r.search(hash, from)
 	return n, r.err
 }

@@ -36,6 +36,29 @@ func TestPackedRefusesOtherNumbers(t *testing.T) {
 	m.check(t, x, spread(3))
 }
 
+// TestCountOfARange: entries are counted in tables and in memory.
+func TestCountOfARange(t *testing.T) {
+	x := open(t, index.Options{FS: vfs.NewMem(), Packed: true, MaxAutoMergeLevel: -1})
+	defer func() { check.Must(t, x.Close()) }()
+	for at := int64(0); at < 4000; at += 10 {
+		check.Must(t, x.Add([]index.Entry{{Hash: uint64(at % 3), Number: at, Position: at}}, at+10, event.Chain{}))
+		if at == 1000 || at == 2000 {
+			check.Must(t, x.Flush())
+		}
+	}
+	for _, of := range [][2]int64{{0, math.MaxInt64}, {0, 3999}, {1, 1000}, {990, 1010}, {1500, 3001}, {2011, 2012}, {3990, 9000}, {-5, 0}} {
+		for hash := range uint64(4) {
+			want := 0
+			for at := int64(0); at < 4000; at += 10 {
+				if at >= of[0] && at <= of[1] && uint64(at%3) == hash {
+					want++
+				}
+			}
+			check.Equal(t, check.Value(x.Count(hash, of[0], of[1])).Must(t), int64(want), "entries of", hash, of)
+		}
+	}
+}
+
 // TestOtherShape: an index whose tables are of the other shape is built again.
 func TestOtherShape(t *testing.T) {
 	onShapes(t, func(t *testing.T, packed bool) {

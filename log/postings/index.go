@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -434,7 +435,7 @@ func (x *Index) Scavenge(ctx context.Context, o index.ScavengeOptions) error {
 	}
 	if x.covering(x.o.Tail().End) == current.Index {
 		err := x.names.sweep(func(hash uint64) (int64, error) {
-			n, err := current.Count(hash)
+			n, err := current.Count(hash, 0, math.MaxInt64)
 			return n, errors.Join(err, context.Cause(ctx))
 		})
 		if err == nil || ctx.Err() != nil || current.usable() && !errors.Is(err, event.ErrClosed) {

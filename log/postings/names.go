@@ -34,6 +34,8 @@ const (
 	sweepSlice = 1 << 8
 	// maxGone bounds what is remembered of names without events until they are dropped.
 	maxGone = 1 << 18
+	// maxFound bounds the names that are looked through at once.
+	maxFound = namesInMemory
 )
 
 // dictionary has the names of all categories and types up to its mark. It may have names of which
@@ -42,7 +44,7 @@ const (
 // Lock order: listMu, then mu.
 type dictionary struct {
 	opt        names.Options
-	generation atomic.Uint64 // counts how often names were cleared away
+	generation atomic.Uint64 // counts how often names were cleared away, or came back
 	// Names with the same hash of labels differ here: each of them is needed.
 	seeds [label.Type + 1]maphash.Seed
 	seen  [namesSeen]atomic.Uint64
@@ -177,11 +179,17 @@ func (d *dictionary) put(due []string, mark names.Mark) error {
 	return d.list.Advance(mark)
 }
 
-// bring adds names whose events come back.
+// bring adds names whose events come back. Who asked for names before does not know them.
 func (d *dictionary) bring(more []string) error {
 	d.listMu.Lock()
 	defer d.listMu.Unlock()
-	return d.settleLocked(more)
+	err := d.settleLocked(more)
+	if len(more) > 0 {
+		d.mu.Lock()
+		d.generation.Add(1)
+		d.mu.Unlock()
+	}
+	return err
 }
 
 // flush makes durable what is known.
@@ -309,6 +317,11 @@ func (d *dictionary) page(kind label.Kind, prefix, after string, count int) (fou
 		defer d.mu.Unlock()
 		return nil, errors.Join(&event.IndexBuilding{Done: d.settled, Total: d.mark.Position}, err)
 	}
+	return d.listed(kind, prefix, after, count), nil
+}
+
+// listed is page without those that wait for the list.
+func (d *dictionary) listed(kind label.Kind, prefix, after string, count int) (found []string) {
 	if after != "" {
 		after = nameOf(kind, after)
 	}
@@ -316,8 +329,35 @@ func (d *dictionary) page(kind label.Kind, prefix, after string, count int) (fou
 		found = append(found, string(name[1:]))
 		return len(found) < count
 	})
-	return found, nil
+	return found
 }
+
+// Now returns a number that changes when names are cleared away or come back, and the end up to
+// which names that are looked up later include those of all events.
+func (x *Index) Now() (generation uint64, end int64) {
+	generation = x.names.generation.Load()
+	return generation, x.names.end()
+}
+
+// Find returns the names of a kind that begin with a prefix. It is not ok if there are more than
+// maxFound, or while the list is being rewritten.
+func (x *Index) Find(kind label.Kind, prefix string) (found []string, ok bool) {
+	// An error, as of a full disk, keeps names from the list. The next flush says why.
+	_ = x.names.unlessBusy(func() error {
+		found = x.names.listed(kind, prefix, "", maxFound+1)
+		ok = len(found) <= maxFound
+		return nil
+	})
+	return found, ok
+}
+
+// Count counts the postings of a hash from..to (both included).
+func (x *Index) Count(hash uint64, from, to int64) (int64, error) {
+	return x.current.Load().Count(hash, from, to)
+}
+
+// Events is how many events are posted: each has one type.
+func (x *Index) Events() int64 { return x.current.Load().Shares()[label.Type].Entries }
 
 // Names returns up to count names of a kind, label.Category or label.Type, in order: those that
 // begin with a prefix and come after another one ("": from the first). next is where the next page
@@ -337,7 +377,7 @@ func (x *Index) Names(ctx context.Context, kind label.Kind, prefix, after string
 			if len(page) == count {
 				return page, after, nil
 			}
-			events, err := current.Count(label.Label{Kind: kind, Key: name}.Hash())
+			events, err := current.Count(label.Label{Kind: kind, Key: name}.Hash(), 0, math.MaxInt64)
 			if err = errors.Join(err, context.Cause(ctx)); err != nil {
 				return nil, "", err
 			}

@@ -91,6 +91,9 @@ type keyList struct {
 }
 
 func (l *keyList) Next(at int64, backward bool) (int64, Found, error) {
+	if len(l.page) > 0 && !before(l.page[0].Position, at, backward) {
+		return l.page[0].Position, Match, nil // Most often, of many lists.
+	}
 	for {
 		i := sort.Search(len(l.page), func(i int) bool { return !before(l.page[i].Position, at, backward) })
 		if l.page = l.page[i:]; len(l.page) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/annalsdb/annals/catchup"
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 )
@@ -16,7 +17,8 @@ type logInput struct {
 	counted int64             // up to here the bytes are in entries
 	newest  int64             // position of the last record that was read, -1: none
 	count   int
-	behind  int64 // where the last record that was handed on ends
+	names   *event.FilterNames // nil: any
+	behind  int64              // where the last record that was handed on ends
 }
 
 func newLogInput(r *Reader, from position.Position) *logInput {
@@ -24,7 +26,7 @@ func newLogInput(r *Reader, from position.Position) *logInput {
 	next := max(0, from.Commit)
 	return &logInput{
 		Cursor: catchup.Cursor{Store: r.Store, All: true, Next: next, After: from.Commit >= 0 && from.Prepare >= from.Commit},
-		r:      r, at: from, counted: next, newest: -1, count: r.max.events, behind: next,
+		r:      r, names: r.namesInLog(), at: from, counted: next, newest: -1, count: r.max.events, behind: next,
 	}
 }
 
@@ -36,7 +38,7 @@ func (in *logInput) fill(ctx context.Context) error {
 			return ErrEnd
 		}
 		in.Seen = -1
-		page, err := in.Read(ctx, &catchup.Look{Count: in.count, Filter: r.inLog, MaxScan: r.max.records, MaxPayload: r.max.bytes})
+		page, err := in.Read(ctx, &catchup.Look{Count: in.count, Filter: r.inLog, Names: in.names, MaxScan: r.max.records, MaxPayload: r.max.bytes})
 		if err != nil {
 			return err
 		}

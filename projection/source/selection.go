@@ -1,6 +1,8 @@
 package source
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/annalsdb/annals/event"
@@ -93,6 +95,27 @@ func (s *selection) inLog(stream, eventType string) (bool, error) {
 	}
 	return s.wants(eventType), nil
 }
+
+// namesInLog says which types inLog chooses; nil: any.
+func (s *selection) namesInLog() *event.FilterNames {
+	if s.all {
+		return nil
+	}
+	types := slices.Collect(maps.Keys(s.types))
+	if s.types == nil {
+		types = exactly{s.one}
+	}
+	if s.deleted {
+		types = append(types, event.TypeStreamDeleted, event.TypeMetadata)
+	}
+	return &event.FilterNames{NameFilter: exactly(types)}
+}
+
+// exactly are the names that are chosen.
+type exactly []string
+
+func (e exactly) Prefixes() []string              { return e }
+func (e exactly) Match(name string) (bool, error) { return slices.Contains(e, name), nil }
 
 // ofOrdinary reports whether a stream is the metadata stream of an ordinary stream, not of a system
 // stream.

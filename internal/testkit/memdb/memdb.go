@@ -197,9 +197,29 @@ func (db *DB) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, erro
 		return event.AllPage{}, err
 	}
 	db.Reads.Add(1)
+	db.watchNames(&r)
 	page, err := db.log.Reads.ReadAll(r)
 	db.Looked.Add(int64(page.Looked))
 	return page, err
+}
+
+// watchNames fails the test if a filter chooses an event that its names do not.
+func (db *DB) watchNames(r *event.AllRead) {
+	filter, names := r.Filter, r.Names
+	if names == nil {
+		return
+	}
+	r.Filter = func(stream, eventType string) (bool, error) {
+		isChosen, err := filter(stream, eventType)
+		name := eventType
+		if names.OfStream {
+			name = stream
+		}
+		if isNamed, _ := names.Match(name); isChosen && !isNamed {
+			db.t.Errorf("a filter chooses %s in %s, its names do not", eventType, stream)
+		}
+		return isChosen, err
+	}
 }
 
 func (db *DB) ReadPayload(ctx context.Context, r *event.Record) error {
