@@ -138,7 +138,7 @@ func encode(names any) ([]byte, error) {
 		if b[i] != '\\' {
 			continue
 		}
-		if bytes.HasPrefix(b[i:], []byte(`\ufffd`)) { // json.Marshal leaves this character as it is.
+		if bytes.HasPrefix(b[i:], []byte(`\ufffd`)) { // That character itself stays as it is.
 			return nil, errors.New("a name is not UTF-8")
 		}
 		i++ // It may be a backslash.
