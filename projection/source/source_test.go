@@ -55,6 +55,11 @@ func TestAllEvents(t *testing.T) {
 	expect(t, open(t, s, d, position.Position{Log: true, Commit: s.log()[5].Position, Prepare: s.log()[5].Position}),
 		"9223372036854775807@b $streamDeleted  gone b only true | "+place(6)+"; B: -1; $metadata: -1; $>: -1; ",
 		`1@$$a $metadata {"$tb":9223372036854775807} gone a only true | `+place(8)+"; B: -1; $metadata: -1; $>: -1; ")
+	d = fromAll("B") // Deletions are found by the names of their types, too.
+	d.HandlesDeleted = true
+	if got, _ := drain(t, open(t, s, d, zero(d))); len(got) != 3 {
+		t.Errorf("with deletions %q", got)
+	}
 }
 
 func TestCategory(t *testing.T) {
