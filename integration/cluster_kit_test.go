@@ -59,6 +59,7 @@ type member struct {
 	cluster *cluster
 	host    *lab.Host
 	options []string // of this node alone
+	binary  string   // that it runs, default: the built one
 	process *lab.Process
 }
 
@@ -213,7 +214,11 @@ func (m *member) run(args ...string) *lab.Process {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	p, err := m.host.Start(t.Context(), lab.Command{Path: testkit.Binary(t), Args: args, Env: strings.Fields(string(text))})
+	binary := m.binary
+	if binary == "" {
+		binary = testkit.Binary(t)
+	}
+	p, err := m.host.Start(t.Context(), lab.Command{Path: binary, Args: args, Env: strings.Fields(string(text))})
 	check.Must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -68,21 +68,10 @@ func TestClusterResign(t *testing.T) {
 	c := startCluster(t, clusterOptions{options: patientWrites})
 	l := c.startLoad(seed(t), 8, settleLimit) // No node goes away: everything is answered.
 	for round := range 3 {
-		leader, followers := c.settled()
+		_, followers := c.settled()
 		heir := followers[round%2]
-		priority := 10 * (round + 1)
-		heir.order("/admin/node/priority/" + strconv.Itoa(priority))
-		awaitPriority(t, leader, heir, priority)
 		l.more(t, 50)
-		// An heir that answers too late is passed over: then the next leader resigns as well.
-		testkit.Eventually(t, settleLimit, func() error {
-			now, _ := c.settled()
-			if now == heir {
-				return nil
-			}
-			now.order("/admin/node/resign")
-			return fmt.Errorf("%s leads, and not %s, which has the highest priority", now, heir)
-		})
+		c.lead(heir, 10*(round+1))
 		l.more(t, 100)
 		for _, m := range followers {
 			m.order("/admin/node/priority/0")
@@ -115,6 +104,23 @@ func TestClusterResignAlone(t *testing.T) {
 	c.settled()
 	leader.append("after-all", bigEvent(1))
 	c.finish()
+}
+
+// lead has a node of the highest priority lead: the others resign until it does.
+func (c *cluster) lead(heir *member, priority int) {
+	c.t.Helper()
+	leader, _ := c.settled()
+	heir.order("/admin/node/priority/" + strconv.Itoa(priority))
+	awaitPriority(c.t, leader, heir, priority)
+	// An heir that answers too late is passed over: then the next leader resigns as well.
+	testkit.Eventually(c.t, settleLimit, func() error {
+		now, _ := c.settled()
+		if now == heir {
+			return nil
+		}
+		now.order("/admin/node/resign")
+		return fmt.Errorf("%s leads, and not %s, which has the highest priority", now, heir)
+	})
 }
 
 // awaitPriority waits until a node has heard of another one's priority.
