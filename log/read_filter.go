@@ -282,7 +282,7 @@ func (s *seeker) complete(page *event.AllPage, r *event.AllRead, at int64) (next
 	for err = seek(at); err == nil; {
 		it, position, err := step()
 		isLooked := position < page.From == s.backward
-		if err != nil || it == nil || !isLooked || r.After && position == r.From {
+		if err != nil || it == nil || !isLooked {
 			return next, err
 		}
 		if edge := position + int64(len(it)); next < 0 && !s.backward {
@@ -291,7 +291,9 @@ func (s *seeker) complete(page *event.AllPage, r *event.AllRead, at int64) (next
 			next = position
 		}
 		if it.IsRecord() {
-			page.Last = position
+			if !r.After || position != r.From {
+				page.Last = position
+			}
 			return next, nil
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlclark/regexp2/v2"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/check"
@@ -207,6 +209,7 @@ func (h *filtering) scavenge() {
 // A filtered page that is found by the index is that of a look at each record, whatever was
 // deleted, scavenged, and written between two pages.
 func TestFilteredReadsAgainstScans(t *testing.T) {
+	defer regexp2.StopTimeoutClock()
 	for seed := range uint64(3) {
 		o := testOptions(vfs.NewMem())
 		if seed%2 == 0 {
@@ -241,6 +244,7 @@ func TestFilteredReadsAgainstScans(t *testing.T) {
 
 // What is rare is found by the index, without a look at what lies between, and others are not.
 func TestFilterChoosesTheCheaperWay(t *testing.T) {
+	defer regexp2.StopTimeoutClock()
 	l, m := emptyLog(t), newModel()
 	var events []testEvent
 	for i := range 20_000 {
@@ -295,6 +299,20 @@ func TestFilterChoosesTheCheaperWay(t *testing.T) {
 			check.Equal(t, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want), c.name)
 		}
 	}
+	closeLog(t, l)
+}
+
+// A filter that fails for the record after the one that is left out ends the page between them.
+func TestFilterFailsAtOnce(t *testing.T) {
+	l, m := emptyLog(t), newModel()
+	write(t, l, m.frame(false, ev("a-1", "d"), testEvent{stream: "a-1", typ: "Slow"}))
+	l.Reads.choosing = choosing{part: 1 << 30, pays: func(int64, int64) bool { return true }}
+	r := event.AllRead{Count: 10, After: true, Filter: func(_, eventType string) (bool, error) { return false, errors.New("too long") }}
+	want := check.Value(l.Reads.ReadAll(r)).Must(t)
+	r.Names = types(prefixes("Slow"))
+	got := check.Value(l.Reads.ReadAll(r)).Must(t)
+	check.Equal(t, l.metrics.filtered.Value(), 1, "pages found by the index")
+	check.Equal(t, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
 	closeLog(t, l)
 }
 
