@@ -5,7 +5,8 @@
 #   MUTANTS=K/N                    without names: every Nth, from the Kth on, K from 0
 #
 # A mutant is a patch. Its first lines are "# test: PACKAGE [FLAGS]", the arguments for go test,
-# one line for each test. A patch that no longer applies has to be made again.
+# one line for each test. A patch that no longer applies has to be made again. The seconds printed
+# include the building.
 set -euo pipefail
 export ANNALS_SWEEP=1 # Tests that take samples try all.
 cd "$(dirname "$0")/.."
@@ -45,13 +46,14 @@ for name in "$@"; do
 		printf '}}'
 	} >"$dir/$name.json"
 	while read -r test; do
+		SECONDS=0
 		# Tests that build a binary build it with the change, too.
 		# shellcheck disable=SC2086 # the line holds several arguments
 		if GOFLAGS="${GOFLAGS:-} -overlay=$dir/$name.json" ${GO:-go} test -vet=off -tags invariants -count=1 -failfast -timeout 3m $test >"$dir/out" 2>&1; then
 			echo "$name: NOT noticed by $test"
 			missed=1
 		elif grep -qE '^ *--- FAIL|^panic: |^fatal error: ' "$dir/out"; then
-			echo "$name: noticed by $test"
+			echo "$name: noticed by $test, within $SECONDS s"
 		else
 			echo "$name: could not be tested with $test"
 			tail -n 40 "$dir/out"
