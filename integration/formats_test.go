@@ -151,8 +151,8 @@ func makeFormat(t *testing.T, archive string, options []string) {
 	}
 }
 
-// fillFormat writes data of all kinds. In the end one chunk is scavenged, redacted and merged, one is
-// complete as it was written, and one grows.
+// fillFormat writes data of all kinds. In the end one chunk is scavenged, redacted and merged, one
+// is complete as it was written, and one grows.
 func (s *scavenged) fillFormat(options []string) {
 	t := s.t
 	t.Helper()
