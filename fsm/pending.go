@@ -25,7 +25,7 @@ type pendingRecords struct {
 	known   int                // so many bytes of them are in at and withdrawn
 	at      map[uint64][]int32 // offsets by the hash of a label
 
-	withdrawn label.Withdrawn // by these records
+	withdrawn []label.Withdrawn // by these records
 }
 
 func (p *pendingLog) fresh() *pendingRecords {
@@ -102,7 +102,7 @@ func (p *pendingLog) entries() []*pendingRecords {
 // withdraws reports whether a redaction that is not applied yet takes the labels of an event away.
 func (p *pendingLog) withdraws(hit *event.Hit) bool {
 	for _, r := range p.entries() {
-		if p.learn(r); slices.Contains(r.withdrawn, label.WithdrawnEvent{Position: hit.Position, ID: hit.ID}) {
+		if p.learn(r); slices.Contains(r.withdrawn, label.Withdrawn{Position: hit.Position, ID: hit.ID}) {
 			return true
 		}
 	}

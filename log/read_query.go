@@ -170,7 +170,7 @@ func (q *querying) asked(position int64) (chunkfile.Item, error) {
 		if err != nil {
 			return nil, err
 		}
-		isAsked = !withdrawn.Has(position, it.Id())
+		isAsked = !withdrawn.has(label.Withdrawn{Position: position, ID: it.Id()})
 	}
 	if !isAsked {
 		q.rd.metrics.falseHits.Inc()

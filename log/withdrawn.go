@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,9 +18,17 @@ import (
 // ids, since their metadata is redacted. The bytes on this node do not matter: they may be blank,
 // or not yet, or never be.
 type withdrawn struct {
-	found  atomic.Pointer[label.Withdrawn] // nil: none
-	isRead atomic.Bool                     // what was in the log at the start is there
-	mu     sync.Mutex                      // held while found is replaced
+	found  atomic.Pointer[withdrawnSet] // nil: none
+	isRead atomic.Bool                  // what was in the log at the start is there
+	mu     sync.Mutex                   // held while found is replaced
+}
+
+// withdrawnSet are such events. It is not changed.
+type withdrawnSet map[label.Withdrawn]struct{}
+
+func (w withdrawnSet) has(e label.Withdrawn) bool {
+	_, has := w[e]
+	return has
 }
 
 // note takes a record that is being applied, before readers see it.
@@ -27,22 +36,24 @@ func (w *withdrawn) note(it chunkfile.Item) {
 	w.add(label.ReadWithdrawn(it.Stream(), it.EventType(), it.Data()))
 }
 
-func (w *withdrawn) add(more label.Withdrawn) {
+func (w *withdrawn) add(more []label.Withdrawn) {
 	if len(more) == 0 {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var all label.Withdrawn
+	all := make(withdrawnSet, len(more))
 	if before := w.found.Load(); before != nil {
-		all = *before
+		maps.Copy(all, *before)
 	}
-	all = all.With(more)
+	for _, e := range more {
+		all[e] = struct{}{}
+	}
 	w.found.Store(&all)
 }
 
 // all are the events. What cannot be read is tried again with each call.
-func (w *withdrawn) all(rd *Reader) (label.Withdrawn, error) {
+func (w *withdrawn) all(rd *Reader) (withdrawnSet, error) {
 	if !w.isRead.Load() {
 		if err := rd.read(func(v view) error { return w.read(rd, v) }); err != nil {
 			return nil, fmt.Errorf("read which events were redacted: %w", err)
@@ -56,13 +67,13 @@ func (w *withdrawn) all(rd *Reader) (label.Withdrawn, error) {
 }
 
 // HasWithdrawn reports whether the log says of some events that their metadata is redacted.
-func (rd *Reader) HasWithdrawn(events label.Withdrawn) (bool, error) {
+func (rd *Reader) HasWithdrawn(events []label.Withdrawn) (bool, error) {
 	all, err := rd.withdrawn.all(rd)
-	return !slices.ContainsFunc(events, func(e label.WithdrawnEvent) bool { return !all.Has(e.Position, e.ID) }), err
+	return !slices.ContainsFunc(events, func(e label.Withdrawn) bool { return !all.has(e) }), err
 }
 
 // WaitWithdrawn blocks until HasWithdrawn reports true.
-func (rd *Reader) WaitWithdrawn(ctx context.Context, events label.Withdrawn) error {
+func (rd *Reader) WaitWithdrawn(ctx context.Context, events []label.Withdrawn) error {
 	return rd.notify.wait(ctx, func() (bool, error) {
 		has, err := rd.HasWithdrawn(events)
 		return has, cmp.Or(rd.Failed(), err)
@@ -76,7 +87,7 @@ func (w *withdrawn) read(rd *Reader, v view) error {
 		return rd.index.Damage()
 	}
 	var scratch []byte
-	var all label.Withdrawn
+	var all []label.Withdrawn
 	for e, err := range rd.index.Down(hash, event.TombstoneNumber, 0) {
 		if err != nil {
 			return err

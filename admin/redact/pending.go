@@ -89,9 +89,9 @@ func (p *pending) entries() (all []entry) {
 }
 
 // labelled are the events as the log knows those that are no longer found by their metadata.
-func (p *pending) labelled() (all label.Withdrawn) {
+func (p *pending) labelled() (all []label.Withdrawn) {
 	for _, e := range p.Events {
-		all = append(all, label.WithdrawnEvent{Position: e.Position, ID: e.EventID})
+		all = append(all, label.Withdrawn{Position: e.Position, ID: e.EventID})
 	}
 	return all
 }
