@@ -16,10 +16,7 @@ func (d *Decider) conditions(v *event.Violations) (done *event.Written, err erro
 	}
 	begun := d.now()
 	if d.building {
-		if d.pending.building == nil {
-			d.pending.building = d.pending.fresh()
-		}
-		d.pending.building.first, d.pending.building.records = d.first, d.buf[entryHead:]
+		d.pending.build(d.first, d.buf[entryHead:])
 	}
 	for i := range conditions {
 		c := &conditions[i]

@@ -13,9 +13,9 @@ import (
 type pendingLog struct {
 	sealed   []*pendingRecords // oldest first
 	building *pendingRecords   // nil: no condition has asked for it
-	spare    []*pendingRecords
 	reader   label.Reader
 	labels   []label.Label
+	spare    map[uint64][]int32 // memory of the next at
 }
 
 // pendingRecords are those of one entry.
@@ -28,45 +28,28 @@ type pendingRecords struct {
 	withdrawn []label.Withdrawn // by these records
 }
 
-func (p *pendingLog) fresh() *pendingRecords {
-	n := len(p.spare)
-	if n == 0 {
-		return &pendingRecords{at: map[uint64][]int32{}}
+// build has the records be looked at, so far as there are, of the entry that is being built.
+func (p *pendingLog) build(first int64, records []byte) {
+	if p.building == nil {
+		p.building = &pendingRecords{}
 	}
-	r := p.spare[n-1]
-	p.spare = p.spare[:n-1]
-	return r
+	p.building.first, p.building.records = first, records
 }
 
 func (p *pendingLog) seal(first int64, records []byte) {
-	r := p.building
-	if p.building = nil; r == nil {
-		r = p.fresh()
-	}
-	r.first, r.records = first, records
-	p.sealed = append(p.sealed, r)
+	p.build(first, records)
+	p.sealed, p.building = append(p.sealed, p.building), nil
 }
 
 func (p *pendingLog) applied() {
-	p.drop(p.sealed[0])
-	n := copy(p.sealed, p.sealed[1:])
-	p.sealed[n] = nil
-	p.sealed = p.sealed[:n]
-}
-
-func (p *pendingLog) drop(r *pendingRecords) {
-	clear(r.at)
-	*r = pendingRecords{at: r.at}
-	p.spare = append(p.spare, r)
+	if at := p.sealed[0].at; at != nil {
+		clear(at)
+		p.spare = at
+	}
+	p.sealed = slices.Delete(p.sealed, 0, 1)
 }
 
 func (p *pendingLog) reset() {
-	for _, r := range p.sealed {
-		p.drop(r)
-	}
-	if p.building != nil {
-		p.drop(p.building)
-	}
 	clear(p.sealed)
 	p.sealed, p.building = p.sealed[:0], nil
 }
@@ -78,6 +61,11 @@ func (r *pendingRecords) itemAt(offset int) chunkfile.Item {
 
 // learn notes the labels of the records that were added since.
 func (p *pendingLog) learn(r *pendingRecords) {
+	if r.at == nil {
+		if r.at, p.spare = p.spare, nil; r.at == nil {
+			r.at = map[uint64][]int32{}
+		}
+	}
 	for r.known < len(r.records) {
 		it := r.itemAt(r.known)
 		facts, _ := p.reader.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
