@@ -18,7 +18,6 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/grpc/query"
 )
 
 // manyService appends to several streams at once.
@@ -28,13 +27,7 @@ type manyService struct {
 }
 
 // isToMany reports whether a method appends to several streams.
-func isToMany(method string) bool {
-	switch method {
-	case v2.StreamsService_AppendSession_FullMethodName, v2.StreamsService_AppendRecords_FullMethodName, query.QueryService_Append_FullMethodName:
-		return true
-	}
-	return false
-}
+func isToMany(method string) bool { return methods[method] == &api.AppendMany }
 
 // gathering is a write to several streams while its call lasts.
 type gathering struct {

@@ -54,9 +54,7 @@ func limitsOf(method string) limits {
 		return limits{maxMessage, maxMessage, true, false}
 	case v2.StreamsService_AppendSession_FullMethodName:
 		return limits{maxMessage, maxMessage, false, true}
-	case v2.StreamsService_AppendRecords_FullMethodName:
-		return limits{maxMessage, maxMessage, false, false}
-	case query.QueryService_Append_FullMethodName:
+	case v2.StreamsService_AppendRecords_FullMethodName, query.QueryService_Append_FullMethodName:
 		return limits{maxMessage, maxMessage, false, false}
 	case query.QueryService_Read_FullMethodName, query.QueryService_Subscribe_FullMethodName:
 		return limits{maxQuery, maxQuery, true, false}
