@@ -14,6 +14,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -141,7 +142,7 @@ func (b *batch) receive() {
 		b.received, b.err = true, err
 	}
 	b.mu.Unlock()
-	signal(b.wake)
+	bell.Ring(b.wake)
 }
 
 // take takes one request. The error is one that ends the call.
@@ -248,7 +249,7 @@ func (b *batch) keep(id event.ID, w *batchWrite) error {
 	}
 	b.parts[id] = w
 	b.partBytes += w.entry
-	signal(b.wake) // It has a time.
+	bell.Ring(b.wake) // It has a time.
 	return nil
 }
 
@@ -290,7 +291,7 @@ func (b *batch) begin(w *batchWrite) error {
 	}
 	if w.err != nil {
 		w.pending = nil
-		signal(b.wake)
+		bell.Ring(b.wake)
 	}
 	b.underWay = append(b.underWay, w)
 	b.writes++

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // send answers writes until there are no more, or one of them ends the call.
@@ -106,7 +107,7 @@ func (b *batch) stop() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	signal(b.room)
+	bell.Ring(b.room)
 }
 
 // release makes room after answers were sent.
@@ -119,7 +120,7 @@ func (b *batch) release() {
 	b.mu.Unlock()
 	clear(b.done)
 	b.done = b.done[:0]
-	signal(b.room)
+	bell.Ring(b.room)
 }
 
 // reply sends the answer to a write. The error is one that ends the call.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/h2"
 	"github.com/annalsdb/annals/internal/http1"
 )
@@ -194,7 +195,7 @@ func (c *call) wake() {
 		c.s.run(c)
 		return
 	}
-	signal(c.in.more)
+	bell.Ring(c.in.more)
 }
 
 // over notes that the method has returned and its answer is on its way.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -55,7 +56,7 @@ func (f *forwards) begin(store api.Store, ctx *clock.Deadline, w *event.Write, w
 			delete(f.last, w.Stream)
 		}
 		f.mu.Unlock()
-		signal(wake)
+		bell.Ring(wake)
 	})
 	return own
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // frameHead is what stands before each message, in bytes: compressed (1) · length (4).
@@ -85,7 +86,7 @@ func (f *inflow) refuse(err error) {
 		f.refused = p
 	}
 	f.mu.Unlock()
-	signal(f.more)
+	bell.Ring(f.more)
 }
 
 // refusal is why no more is received, nil if that is not so.
@@ -318,12 +319,4 @@ func (f *inflow) receive() (w whole, ok bool) {
 		f.whole, f.first, f.due = f.whole[:0], 0, false
 	}
 	return w, ok
-}
-
-// signal is for channels of capacity 1.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -39,7 +39,8 @@ type readRequest struct {
 	filtered bool
 	filter   match.Filter
 	names    *event.FilterNames // that the filter chooses
-	interval uint64 // records between checkpoints of a filtered subscription; 0: none are sent
+	// records between checkpoints of a filtered subscription; 0: none are sent
+	interval uint64
 }
 
 // beginning is where a read or a subscription begins.

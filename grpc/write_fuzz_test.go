@@ -24,6 +24,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/grpc/query"
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // soundStore does every write that is sound at once.
@@ -57,7 +58,7 @@ func (s *soundStore) Begin(ctx context.Context, w *event.Write, wake chan<- stru
 		return nil, event.ErrWriteTimeout
 	}
 	written, err := s.Write(ctx, w)
-	signal(wake)
+	bell.Ring(wake)
 	return soundWrite(written), err
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -78,10 +79,7 @@ func (d *damages) suspect(c *chunkfile.Chunk, err error) {
 		return
 	}
 	d.suspects[c] = err
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	bell.Ring(d.wake)
 }
 
 // suspectIndex has the index examined soon: it led a read to a wrong place.
@@ -92,19 +90,11 @@ func (d *damages) suspectIndex(err error) {
 		return
 	}
 	d.index = err
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	bell.Ring(d.wake)
 }
 
 // ofIndex has the index built again.
-func (d *damages) ofIndex() {
-	select {
-	case d.mend <- struct{}{}:
-	default:
-	}
-}
+func (d *damages) ofIndex() { bell.Ring(d.mend) }
 
 // takeIndex returns why the index is under suspicion, nil when it is not.
 func (d *damages) takeIndex() error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -50,10 +51,7 @@ func (o *order) wrong() error {
 // later has an event, and those after it, compared later.
 func (o *order) later(position int64) {
 	if o.from.CompareAndSwap(0, position+1) {
-		select {
-		case o.wake <- struct{}{}:
-		default:
-		}
+		bell.Ring(o.wake)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/names"
@@ -64,12 +65,7 @@ func (n *Names) grown(end int64) {
 	}
 }
 
-func (n *Names) wake() {
-	select {
-	case n.wanted <- struct{}{}:
-	default:
-	}
-}
+func (n *Names) wake() { bell.Ring(n.wanted) }
 
 // change lets those who wait look again.
 func (n *Names) change(f func()) {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/datadir"
 )
@@ -144,12 +145,7 @@ func (s *syncer) moveCheckpoints(p *published) error {
 	return s.chk.Proposal.Set(int64(p.tail.Term))
 }
 
-func (s *syncer) wakeSyncer() {
-	select {
-	case s.syncWanted <- struct{}{}:
-	default:
-	}
-}
+func (s *syncer) wakeSyncer() { bell.Ring(s.syncWanted) }
 
 // runSyncer flushes and syncs in the background whenever enough was appended.
 func (s *syncer) runSyncer(ctx context.Context) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // ConnectOptions says who wants to be pushed to.
@@ -102,7 +103,7 @@ func (c *Connection) take() (m Message, ok bool, ended error) {
 	m = c.unread[0].handed()
 	c.unread = c.unread[1:]
 	if len(c.unread) > 0 {
-		signal(c.arrived) // For another one that waits.
+		bell.Ring(c.arrived) // For another one that waits.
 	}
 	c.g.settle(c.g.now())
 	return m, true, c.ended

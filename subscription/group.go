@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -111,13 +112,13 @@ func (g *group) settle(now time.Time) {
 		g.metrics.add(&e.counts)
 	}
 	for _, to := range e.pushed {
-		signal(to.arrived)
+		bell.Ring(to.arrived)
 	}
 	if e.hasRoom {
-		signal(g.room)
+		bell.Ring(g.room)
 	}
 	if e.hasSpace {
-		signal(g.space)
+		bell.Ring(g.space)
 	}
 	if batch := e.park; len(batch) > 0 {
 		w := &event.Write{Stream: g.ParkedStream(), ExpectedVersion: event.AnyVersion, Events: parkedEvents(batch, now)}
@@ -174,13 +175,6 @@ func (g *group) insist(kind int, try func(ctx context.Context) error, tried func
 		if !p.Wait(g.ctx) {
 			return false
 		}
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 

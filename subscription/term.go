@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -100,7 +101,7 @@ func (t *term) restart(ctx context.Context) error {
 	t.ready.Store(false)
 	err := t.loadLocked(ctx)
 	if err != nil {
-		signal(t.kick)
+		bell.Ring(t.kick)
 	}
 	return err
 }
@@ -312,7 +313,7 @@ func (t *term) change(ctx context.Context, by string, make func([]*definition) [
 	if err != nil {
 		// The stored configuration is not known, or differs from the one in memory.
 		t.stale = true
-		signal(t.kick)
+		bell.Ring(t.kick)
 		var other *event.WrongExpectedVersion
 		if errors.As(err, &other) {
 			err = fmt.Errorf("%w: another node changed the groups: %v", event.ErrNotReady, err)

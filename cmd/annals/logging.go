@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -264,12 +265,7 @@ func (s *sink) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (s *sink) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *sink) signal() { bell.Ring(s.wake) }
 
 // run writes until the sink is closed and all is written.
 func (s *sink) run() {

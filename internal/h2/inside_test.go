@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // deaf takes nothing in.
@@ -97,7 +99,7 @@ func TestEndedStreamsHaveNoTurn(t *testing.T) {
 		}
 		c.mu.Lock()
 		c.appendReset(5, http2.ErrCodeCancel)
-		signal(streams[0].room)
+		bell.Ring(streams[0].room)
 		c.mu.Unlock()
 		synctest.Wait() // It writes that.
 		c.mu.Lock()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // Sizes of the buffer that a connection is read into, in bytes. One that a read fills grows.
@@ -332,7 +334,7 @@ func (c *Conn) resize(initial int64) error {
 		if s.window += more; s.window > math.MaxInt32 {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
-		signal(s.room)
+		bell.Ring(s.room)
 	}
 	return nil
 }
@@ -370,7 +372,7 @@ func (c *Conn) windowUpdate(f *http2.WindowUpdateFrame) error {
 	if s.window += int64(f.Increment); s.window > math.MaxInt32 {
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
 	}
-	signal(s.room)
+	bell.Ring(s.room)
 	return nil
 }
 

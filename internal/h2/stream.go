@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // Stream is a request and its answer.
@@ -282,6 +284,6 @@ func (c *Conn) remove(s *Stream) {
 	if s.done {
 		c.held--
 	}
-	signal(s.room)
+	bell.Ring(s.room)
 	c.closeIfOver()
 }

@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // frameHeader is the length of what stands before the payload of a frame, in bytes (RFC 9113, 4.1).
@@ -123,7 +125,7 @@ func (c *Conn) writeOnce() {
 	}
 	for _, s := range c.awaiting {
 		s.awaits = false
-		signal(s.room)
+		bell.Ring(s.room)
 	}
 	c.awaiting = nil
 	c.wakeWaiting()
@@ -137,16 +139,8 @@ func (c *Conn) wakeWaiting() {
 	c.next, c.waiting[0] = c.waiting[0], nil
 	c.waiting = c.waiting[1:]
 	c.next.waits = false
-	signal(c.next.room)
+	bell.Ring(c.next.room)
 }
 
 // room is how many bytes of data the connection takes at the moment.
 func (c *Conn) room() int { return int(min(c.window, int64(maxOut-len(c.out)))) }
-
-// signal is for channels of capacity 1.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

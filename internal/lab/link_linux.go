@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // Bounds of what waits on one link. A packet beyond them is lost.
@@ -158,12 +160,7 @@ func (l *link) enqueue(packet []byte) {
 }
 
 // alarm makes the link's goroutine look at its queue again.
-func (l *link) alarm() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
+func (l *link) alarm() { bell.Ring(l.wake) }
 
 // run empties the queue until the network is closed.
 func (l *link) run() {

@@ -17,7 +17,7 @@ type row struct {
 // tools are the folders below internal that every package with a row of imports may use: they have
 // no domain meaning and start nothing. internal/vfs is not among them: only the packages that own
 // files get it.
-var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/match", "internal/owner", "internal/spelling", "internal/xmljson"}
+var tools = []string{"internal/bell", "internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/match", "internal/owner", "internal/spelling", "internal/xmljson"}
 
 // imports is the table of who may import whom. An entry also stands for the
 // children of that folder. Packages import themselves and their own children
@@ -39,7 +39,8 @@ var imports = []row{
 	// Operations on a disk that hang are found in one place, those of the file system included.
 	{"internal/vfs", []string{"internal/hang", "internal/clock"}},
 	{"internal/certs", []string{"internal/owner"}},
-	{"internal/lab", []string{"internal/logkey"}},
+	{"internal/lab", []string{"internal/bell", "internal/logkey"}},
+	{"internal/h2", []string{"internal/bell"}},
 	{"internal/localsocket", []string{"internal/logkey"}},
 	{"internal", nil},
 	{"log/chunkfile", with("event", "internal/vfs")},
@@ -82,7 +83,7 @@ var imports = []row{
 	{"bench", []string{"event", "client", "internal/clock"}},
 	{"torture", []string{"event", "client", "grpc/query", "admin/backup", "internal/clock", "internal/lab", "internal/vfs"}},
 	// projection test runs a script over a file of events, without a node.
-	{"cmd", []string{"bench", "torture", "event", "node", "client", "config", "admin", "projection", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey", "internal/owner", "internal/spelling"}},
+	{"cmd", []string{"bench", "torture", "event", "node", "client", "config", "admin", "projection", "internal/bell", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey", "internal/owner", "internal/spelling"}},
 	{"integration", []string{"torture", "event", "client", "internal/testkit", "internal/lab"}},
 }
 

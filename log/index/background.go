@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -52,10 +53,7 @@ func (x *Index) flush(mem *memTable) error {
 	x.flushed = max(x.flushed, mem.seq)
 	x.changed.Broadcast()
 	x.mu.Unlock()
-	select {
-	case x.mergeWork <- struct{}{}:
-	default:
-	}
+	bell.Ring(x.mergeWork)
 	return nil
 }
 

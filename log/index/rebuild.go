@@ -3,6 +3,8 @@ package index
 import (
 	"context"
 	"fmt"
+
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // Rebuild replaces all tables with rebuilt ones, while the index is read and added to. fill gets
@@ -40,10 +42,7 @@ func Rebuild(ctx context.Context, x *Index, fill func(upTo int64, add func([]Ent
 		return err
 	}
 	x.opt.Logger.Info("the index was built again", "checkpoint", upTo, "entries", r.entries)
-	select {
-	case x.mergeWork <- struct{}{}:
-	default:
-	}
+	bell.Ring(x.mergeWork)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/index"
@@ -98,12 +99,7 @@ func Open(o Options) (*Index, error) {
 	return x, nil
 }
 
-func (x *Index) behind() {
-	select {
-	case x.wake <- struct{}{}:
-	default:
-	}
-}
+func (x *Index) behind() { bell.Ring(x.wake) }
 
 // least is where the index and the dictionary both have all of the log.
 func (x *Index) least() int64 { return min(x.end.Load(), x.names.end()) }

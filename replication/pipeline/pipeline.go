@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -572,7 +573,8 @@ func (p *Pipeline) launch() {
 		// While no other node has a vote, none can have become leader unnoticed, so the applied
 		// state is the newest there is. This saves a lone node the sync of a barrier.
 		p.reuse(g, decidedAnswer)
-		signal(p.queue.wake) // come back for what still waits, but look at the other channels first
+		// Come back for what still waits, but look at the other channels first.
+		bell.Ring(p.queue.wake)
 	default:
 		p.metrics.barriers.Add(1)
 		p.start(g, p.deps.Barrier())
@@ -666,7 +668,7 @@ func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, e
 				break
 			}
 			if r.state.CompareAndSwap(state, answered) {
-				signal(wake)
+				bell.Ring(wake)
 				break
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -102,20 +103,12 @@ func (q *queue) push(r *request) error {
 	q.mu.Unlock()
 	q.lengths.Enter(1)
 	if first {
-		signal(q.wake)
+		bell.Ring(q.wake)
 	}
 	if alone {
-		signal(q.asked)
+		bell.Ring(q.asked)
 	}
 	return nil
-}
-
-// signal is for channels of capacity 1.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // take exchanges the waiting requests for an empty slice, and says since when the first of them
@@ -256,7 +249,7 @@ func (q *queue) lookAtContexts() bool {
 	defer q.mu.Unlock()
 	for _, r := range q.callers {
 		if r.ctx.Err() != nil {
-			signal(r.wake)
+			bell.Ring(r.wake)
 		}
 	}
 	return len(q.callers) > 0

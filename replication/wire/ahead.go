@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // ahead sends new entries of this leader to a follower while the leader is still storing them.
@@ -168,10 +170,7 @@ func (a *ahead) look(t *takenOver) {
 		}
 	}
 	a.ready = append(a.ready, t)
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	bell.Ring(a.wake)
 }
 
 // answered takes the answer to a message that was sent ahead, and reports whether it is one.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/bell"
 )
 
 // commitPace is the least time between two commits that a follower is sent: soon after another one,
@@ -130,10 +132,7 @@ func (c *commits) look(f *follower) {
 	if !c.due(f) {
 		return
 	}
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	bell.Ring(f.wake)
 }
 
 // tell sends the newest commit to one follower. At most one message to it is in flight, and none
