@@ -294,11 +294,7 @@ func (h *healing) make(first, last int, redacted ...Redaction) error {
 // blanked. The new file is durable, verified and held.
 func (tr *Transfer) madeOf(parts []*chunkfile.Chunk, first, last int, redact blanks) (_ *chunkfile.Chunk, _ chunkfile.Trailer, err error) {
 	path := filepath.Join(tr.opts.Dir, uuid.NewString()+vfs.TempSuffix)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, vfs.RemoveIfThere(tr.opts.FS, path))
-		}
-	}()
+	defer vfs.Undo(&err, func() error { return vfs.RemoveIfThere(tr.opts.FS, path) })
 	r := Rewrite{First: first, Last: last, Redact: redact.data, RedactMetadata: redact.metadata}
 	if err := tr.chunks.writeSurvivors(context.Background(), &r, parts, path, new(Rewritten)); err != nil {
 		return nil, chunkfile.Trailer{}, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
@@ -58,11 +59,7 @@ func (tr *Transfer) openFetched(path string) (_ *chunkfile.Chunk, first chunkfil
 		return nil, first, err
 	}
 	c.Retain()
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Release())
-		}
-	}()
+	defer vfs.Undo(&err, c.Release)
 	if err := c.Use(); err != nil {
 		return nil, first, err
 	}

@@ -62,12 +62,8 @@ func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err 
 	defer func() { err = errors.Join(err, chunkfile.ReleaseAll(sources)) }()
 	tmp := uuid.NewString() + scavengeSuffix
 	path := filepath.Join(cs.opts.Dir, tmp)
-	defer func() {
-		if err != nil {
-			// Never made, or switched already.
-			err = errors.Join(err, vfs.RemoveIfThere(cs.opts.FS, path))
-		}
-	}()
+	// Never made, or switched already.
+	defer vfs.Undo(&err, func() error { return vfs.RemoveIfThere(cs.opts.FS, path) })
 	if err := cs.writeSurvivors(ctx, r, sources, path, &done); err != nil {
 		return done, err
 	}

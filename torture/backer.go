@@ -107,11 +107,7 @@ func (b *backer) take(ctx context.Context, t Target) (_ *databaseCopy, err error
 	}
 	b.number++
 	c.dir = filepath.Join(b.dir, strconv.Itoa(b.number))
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.files.RemoveAll(c.dir))
-		}
-	}()
+	defer vfs.Undo(&err, func() error { return b.files.RemoveAll(c.dir) })
 	for _, f := range session.Files {
 		if err := b.copy(ctx, t, session.ID, f, c); err != nil {
 			return nil, err

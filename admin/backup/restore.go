@@ -101,11 +101,7 @@ func Restore(ctx context.Context, target Target, o RestoreOptions) (r Restored, 
 	if err := p.remove(o.FS); err != nil {
 		return r, fmt.Errorf("restore: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.remove(o.FS))
-		}
-	}()
+	defer vfs.Undo(&err, func() error { return p.remove(o.FS) })
 	if err := fill(ctx, target, &m, &o, &p); err != nil {
 		return r, err
 	}

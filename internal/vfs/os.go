@@ -69,11 +69,7 @@ func (osFS) OpenPrivate(name string) (_ File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close())
-		}
-	}()
+	defer Undo(&err, f.Close)
 	if info, err = f.Stat(); err != nil {
 		return nil, err
 	}

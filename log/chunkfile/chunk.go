@@ -100,11 +100,7 @@ func Open(fs vfs.FS, path string, version int) (c *Chunk, err error) {
 		return nil, fmt.Errorf("open chunk: %w", err)
 	}
 	c = &Chunk{fs: fs, Name: path, Version: version, File: file, Closed: make(chan struct{})}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, file.Close())
-		}
-	}()
+	defer vfs.Undo(&err, file.Close)
 	size, err := file.Size()
 	if err != nil {
 		return nil, fmt.Errorf("open chunk: %w", err)

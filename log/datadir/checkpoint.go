@@ -97,11 +97,7 @@ type Checkpoints struct {
 
 func OpenCheckpoints(fsys vfs.FS, dir string) (_ *Checkpoints, err error) {
 	c := &Checkpoints{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
+	defer vfs.Undo(&err, c.Close)
 	for _, one := range []struct {
 		name string
 		to   **checkpoint

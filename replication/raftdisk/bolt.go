@@ -128,11 +128,7 @@ type boltCopy struct {
 // the file if it fails.
 func openCopy(file vfs.File) (_ boltStore, err error) {
 	b := &boltCopy{file: file}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, file.Close())
-		}
-	}()
+	defer vfs.Undo(&err, file.Close)
 	size, err := file.Size()
 	if err != nil {
 		return nil, err

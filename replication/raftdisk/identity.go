@@ -210,11 +210,7 @@ func openExisting(o *Options, dir string, logger hclog.Logger, fail *FailStop) (
 	if s.Stable, err = openStable(o, dir, id, fail); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Stable.Close())
-		}
-	}()
+	defer vfs.Undo(&err, s.Stable.Close)
 	if s.Snapshots, err = openSnapshots(o.Files, filepath.Join(dir, snapshotsDir), id, logger, fail); err != nil {
 		return nil, err
 	}

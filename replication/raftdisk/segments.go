@@ -98,11 +98,7 @@ func openSegmentsAs(files vfs.FS, path string, size int64, logger hclog.Logger, 
 		s.files.Close()
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
+	defer vfs.Undo(&err, s.Close)
 	unbegun, err := s.openFiles(numbers)
 	if err != nil {
 		return nil, err

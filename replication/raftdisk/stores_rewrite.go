@@ -145,11 +145,7 @@ func fillNew(files vfs.FS, kind *logKind, path string, src entrySource, from uin
 	if err := files.RemoveAll(fresh); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, files.RemoveAll(fresh))
-		}
-	}()
+	defer vfs.Undo(&err, func() error { return files.RemoveAll(fresh) })
 	id, err := src.Get(keyCreation)
 	if err != nil {
 		return nil, err

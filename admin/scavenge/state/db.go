@@ -160,11 +160,7 @@ func Remove(fsys vfs.FS, dir string) error {
 
 func open(ctx context.Context, o Options) (_ *DB, err error) {
 	d := &DB{o: o, bridge: newBridge(o.FS, o.Dir), hash: hashName}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.shut())
-		}
-	}()
+	defer vfs.Undo(&err, d.shut)
 	sqlitevfs.Register(d.bridge.name, d.bridge)
 	ctx = sqlite3.WithMaxMemory(ctx, o.CacheBytes+besidesCache)
 	d.conn, err = sqlite3.OpenContext(ctx, "file:"+fileName+"?vfs="+d.bridge.name)
