@@ -41,18 +41,11 @@ func (s *Handlers) Append(_ context.Context, x *request.Request) error {
 		redirectIncoming(x)
 		return nil
 	}
-	w, err := newWrite(x, x.Route.Stream)
+	w, body, err := s.newAppend(x, x.Route.Stream)
 	if err != nil {
 		return err
 	}
 	w.Late = true
-	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
-		return err
-	}
-	body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
-	if err != nil {
-		return err
-	}
 	if isBatch {
 		w.Events, err = decodeBatch(x, body)
 	} else {
@@ -75,18 +68,11 @@ func (s *Handlers) Incoming(_ context.Context, x *request.Request) error {
 	if eventType == "" {
 		return problem.EmptyType
 	}
-	w, err := newWrite(x, x.Route.Stream)
+	w, body, err := s.newAppend(x, x.Route.Stream)
 	if err != nil {
 		return err
 	}
 	w.Late = true
-	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
-		return err
-	}
-	body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
-	if err != nil {
-		return err
-	}
 	if err := w.setSingle(x.Body.Form, id, eventType, body); err != nil {
 		return err
 	}
@@ -117,6 +103,18 @@ func newWrite(x *request.Request, stream string) (*write, error) {
 	w := &write{leader: leader}
 	w.Stream, w.ExpectedVersion = stream, expected
 	return w, nil
+}
+
+// newAppend is newWrite for an append, with the body.
+func (s *Handlers) newAppend(x *request.Request, stream string) (w *write, body []byte, err error) {
+	if w, err = newWrite(x, stream); err != nil {
+		return nil, nil, err
+	}
+	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
+		return nil, nil, err
+	}
+	body, err = x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
+	return w, body, err
 }
 
 // setSingle makes the body the data of the write's only event.

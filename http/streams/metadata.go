@@ -37,14 +37,7 @@ func (s *Handlers) WriteMetadata(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	w, err := newWrite(x, event.MetaStreamOf(x.Route.Stream))
-	if err != nil {
-		return err
-	}
-	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
-		return err
-	}
-	body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
+	w, body, err := s.newAppend(x, event.MetaStreamOf(x.Route.Stream))
 	if err != nil {
 		return err
 	}
