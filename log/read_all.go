@@ -10,30 +10,28 @@ import (
 // ReadAll reads a page of the log. Events of deleted, truncated or expired
 // streams are there until a scavenge removes them.
 func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
-	if r.Query != nil {
-		return rd.readQuery(&r)
-	}
 	// Before the view: what lies before it is seen in the streams from now on.
 	settled := rd.Settled()
-	v, err := rd.view()
-	if err != nil {
-		return page, err
-	}
-	defer v.release()
-	defer rd.met(&err)
-	defer chunkfile.GuardFaults(&err)()
+	err = rd.read(func(v view) error {
+		var err error
+		if page, err = pageOf(v, settled, &r); err != nil {
+			return err
+		}
+		a := newArena(r.MaxPayload, r.Room)
+		defer func() { a.keep(r.Room, page.Events) }()
+		if r.Room != nil {
+			page.Events = r.Room.Events[:0]
+		}
+		if r.Query != nil {
+			return rd.readQuery(v, &a, &r, &page)
+		}
+		return rd.readLog(v, &a, &r, &page)
+	})
+	return page, err
+}
 
-	page, err = pageOf(v, settled, &r)
-	if err != nil {
-		return page, err
-	}
-	end := page.LogEnd
-	s := rd.newSeeker(v, &page, &r)
-	a := newArena(r.MaxPayload, r.Room)
-	defer func() { a.keep(r.Room, page.Events) }()
-	if r.Room != nil {
-		page.Events = r.Room.Events[:0]
-	}
+func (rd *Reader) readLog(v view, a *arena, r *event.AllRead, page *event.AllPage) error {
+	end, s := page.LogEnd, rd.newSeeker(v, page, r)
 	for {
 		if len(page.Events) == r.Count || r.MaxScan > 0 && page.Looked == r.MaxScan {
 			page.More = true
@@ -45,7 +43,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 			if page.Next == page.From {
 				err = v.explain(page.From, r.Backward, err)
 			}
-			return page, fmt.Errorf("read the log from %d: %w", page.From, err)
+			return fmt.Errorf("read the log from %d: %w", page.From, err)
 		}
 		if it == nil || !r.Backward && position >= end {
 			if !r.Backward {
@@ -54,8 +52,8 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 				page.Next = 0
 			}
 			if s.leapt {
-				if _, err := s.complete(&page, &r, page.Next); err != nil {
-					return page, err
+				if _, err := s.complete(page, r, page.Next); err != nil {
+					return err
 				}
 			}
 			break
@@ -69,8 +67,8 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 					if r.Backward {
 						at += int64(len(it))
 					}
-					if page.Next, err = s.complete(&page, &r, at); err != nil {
-						return page, err
+					if page.Next, err = s.complete(page, r, at); err != nil {
+						return err
 					}
 				}
 				break
@@ -89,7 +87,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		}
 	}
 	page.Spared = s.spared
-	return page, rd.finish(&a, page.Events, r.Links)
+	return rd.finish(a, page.Events, r.Links)
 }
 
 // pageOf begins a page of the log.

@@ -55,20 +55,7 @@ func (e *everything) Next(at int64) (int64, postings.Found, error) {
 }
 
 // readQuery reads a page of the events that a query asks for, as reads of their streams show them.
-func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
-	settled := rd.Settled()
-	v, err := rd.view()
-	if err != nil {
-		return page, err
-	}
-	defer v.release()
-	defer rd.met(&err)
-	defer chunkfile.GuardFaults(&err)()
-
-	page, err = pageOf(v, settled, r)
-	if err != nil {
-		return page, err
-	}
+func (rd *Reader) readQuery(v view, a *arena, r *event.AllRead, page *event.AllPage) error {
 	end := page.LogEnd
 	var found candidates = &everything{cu: cursor{v: v}, backward: r.Backward, at: -1}
 	if r.Plan != nil {
@@ -78,7 +65,7 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 	if !r.Query.All {
 		walk := rd.walk(v, end, r.Query, postings.WalkOptions{Backward: r.Backward, Most: queryBudget})
 		if walk == nil {
-			return page, rd.postings.Missing()
+			return rd.postings.Missing()
 		}
 		if r.Query.Index {
 			rd.metrics.indexed.Inc()
@@ -88,11 +75,6 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 		if found = walk; r.Plan != nil {
 			defer func() { r.Plan.Lists = walk.lists(r.Query) }()
 		}
-	}
-	a := newArena(r.MaxPayload, r.Room)
-	defer func() { a.keep(r.Room, page.Events) }()
-	if r.Room != nil {
-		page.Events = r.Room.Events[:0]
 	}
 	q := querying{rd: rd, v: v, r: r}
 	at := page.From
@@ -108,7 +90,7 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 		}
 		position, state, err := found.Next(at)
 		if err != nil {
-			return page, rd.unposted(err)
+			return rd.unposted(err)
 		}
 		if state == postings.None || position >= end && !r.Backward || position < 0 {
 			if page.Next = max(page.From, end); r.Backward {
@@ -125,7 +107,7 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 		page.Looked++
 		it, err := q.look(position)
 		if err != nil {
-			return page, err
+			return err
 		}
 		if at = position + 1; r.Backward {
 			at = position - 1
@@ -138,7 +120,7 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 			page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})
 		}
 	}
-	return page, rd.finish(&a, page.Events, nil)
+	return rd.finish(a, page.Events, nil)
 }
 
 // querying looks at what a query may have found.
