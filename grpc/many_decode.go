@@ -37,6 +37,7 @@ type record struct {
 	place   int   // in its message
 	wrong   error // the first thing that is; nil: it is right
 	unknown error // a field that this server does not know, which comes before others
+	late    bool  // the message is refused for a record before it
 
 	properties []property
 	schema     schema
@@ -57,7 +58,7 @@ type schema struct {
 
 // note keeps the first thing that is wrong.
 func (r *record) note(field, format string, args ...any) {
-	if r.wrong == nil {
+	if r.wrong == nil && !r.late {
 		field = fmt.Sprintf("records[%d].%s", r.place, field)
 		r.wrong = badField(field, field+": "+fmt.Sprintf(format, args...))
 	}
@@ -65,8 +66,17 @@ func (r *record) note(field, format string, args ...any) {
 
 // decodeRecord takes one record more of a message.
 func decodeRecord(all *[]record, b []byte) bool {
-	*all = append(*all, record{place: len(*all)})
-	return (*all)[len(*all)-1].decode(b)
+	n := len(*all)
+	late := n > 0 && ((*all)[n-1].late || (*all)[n-1].wrong != nil || (*all)[n-1].unknown != nil)
+	*all = append(*all, record{place: n, late: late})
+	return (*all)[n].decode(b)
+}
+
+// foreign notes the field that was read last if it may not be there.
+func (r *record) foreign(f *fields, message string) {
+	if r.unknown == nil && !r.late {
+		r.unknown = f.unknown(message)
+	}
 }
 
 // unknown is what is wrong with the field that was read last; nil: it may be there.
@@ -90,7 +100,7 @@ func (r *record) decode(b []byte) bool {
 		case 5<<3 | isBytes:
 			r.stream, f.broken = string(f.bytes), !utf8.Valid(f.bytes)
 		default:
-			r.unknown = cmp.Or(r.unknown, f.unknown("AppendRecord"))
+			r.foreign(&f, "AppendRecord")
 		}
 	}
 	r.describe()
@@ -117,7 +127,7 @@ func (r *record) decodeProperty(b []byte) bool {
 		case fieldValue<<3 | isBytes:
 			value = append(value, f.bytes...) // So they merge.
 		default:
-			r.unknown = cmp.Or(r.unknown, f.unknown("AppendRecord.PropertiesEntry"))
+			r.foreign(&f, "AppendRecord.PropertiesEntry")
 		}
 	}
 	if f.broken {
@@ -136,7 +146,9 @@ func (r *record) decodeProperty(b []byte) bool {
 	if proto.Unmarshal(value, &v) != nil {
 		return false
 	}
-	r.unknown = cmp.Or(r.unknown, onlyKnown(v.ProtoReflect()))
+	if r.unknown == nil && !r.late {
+		r.unknown = onlyKnown(v.ProtoReflect())
+	}
 	var err error
 	if p.value, err = appendValue(nil, &v); err != nil {
 		r.note("properties", "%s", err)
@@ -158,7 +170,7 @@ func (r *record) decodeSchema(b []byte) bool {
 		case 3<<3 | isBytes:
 			s.id, f.broken = f.bytes, !utf8.Valid(f.bytes)
 		default:
-			r.unknown = cmp.Or(r.unknown, f.unknown("SchemaInfo"))
+			r.foreign(&f, "SchemaInfo")
 		}
 	}
 	return !f.broken
@@ -175,7 +187,7 @@ func (r *record) describe() {
 	case len(s.name) == 0:
 		r.note("schema.name", "it is missing")
 	}
-	if r.wrong != nil || r.unknown != nil {
+	if r.wrong != nil || r.unknown != nil || r.late {
 		return
 	}
 	r.event.Type = string(s.name)

@@ -245,6 +245,14 @@ func (dec *decision) judge(s *stream, a *answer, err error) (v verdict) {
 		return judgeWrite(a, err, http.StatusCreated, s.name)
 	}
 	dec.told, dec.broken, v = judgeMany(a, err)
+	return dec.ofOneStream(v)
+}
+
+// ofOneStream makes an answer odd that names other streams than the one that was written to.
+func (dec *decision) ofOneStream(v verdict) verdict {
+	if n := len(dec.told.Streams); v.outcome == done && n != 1 {
+		v = verdict{outcome: pending, odd: fmt.Sprintf("the answer names %d streams", n)}
+	}
 	return v
 }
 

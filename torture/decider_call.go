@@ -119,14 +119,13 @@ func (d *decider) sendByCall(ctx context.Context, to Target, dec *decision, s *s
 	if v.outcome, v.odd = judgeStatus(said, isBroken, to); err != nil {
 		return v
 	}
-	if len(done.Streams) == 0 {
-		return verdict{odd: "the answer names no stream"}
-	}
 	dec.told = client.Appended{Position: done.Position, Repeated: done.Repeated}
 	for _, s := range done.Streams {
 		dec.told.Streams = append(dec.told.Streams, client.AppendedStream{Stream: s.Stream, First: s.First, Last: s.Last})
 	}
-	v.number = done.Streams[0].First
+	if v = dec.ofOneStream(v); len(done.Streams) > 0 {
+		v.number = done.Streams[0].First
+	}
 	d.count.add(ofDecisions, "byCall", 1)
 	return v
 }

@@ -54,7 +54,8 @@ type patient struct {
 func NewPatient(inner FS, p Patience) FS {
 	return &patient{patience: p, hooked: hooked{inner: inner, filesPass: true, hook: func(c *call, do func() error) error {
 		switch c.Kind {
-		case OpCreate, OpOpen, OpOpenReadWrite, OpCreatePrivate, OpOpenPrivate, OpList, OpLock, OpRemoveAll, OpSyncDir:
+		// Secrets are also read for those who connect, and they do not wait.
+		case OpCreate, OpOpen, OpOpenReadWrite, OpList, OpLock, OpRemoveAll, OpSyncDir:
 			return p.do(do)
 		default:
 			return do()

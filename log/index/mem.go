@@ -142,9 +142,9 @@ func (t *memTable) bytes() int64 {
 // full reports whether it has as much as the options allow. The adding goroutine may ask.
 func (t *memTable) full(o *Options) bool {
 	if o.MaxMemory > 0 {
-		return int64(t.blocks)*blockBytes+int64(t.rows)*rowBytes+int64(t.streams)*slotBytes >= o.MaxMemory
+		return int64(t.blocks)*blockBytes+int64(t.rows)*rowBytes+2*int64(t.streams)*slotBytes >= o.MaxMemory
 	}
-	return t.count >= o.MaxMemTable
+	return t.count >= o.MaxMemTable || t.rows >= math.MaxInt32
 }
 
 // block returns the block of a reference other than 0.
@@ -442,7 +442,6 @@ func (t *memTable) sorted(emit func(rows []byte) error) error {
 		ends[b]++
 	}
 	var bucket []*memBlock
-	var entries []Entry
 	var rows [entrySize << largestBlock]byte
 	var begin uint32
 	for b := range 1 << bucketBits {
@@ -454,31 +453,56 @@ func (t *memTable) sorted(emit func(rows []byte) error) error {
 		slices.SortFunc(bucket, func(a, b *memBlock) int {
 			return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.before, b.before))
 		})
-		for len(bucket) > 0 {
-			n := 1
-			for n < len(bucket) && bucket[n].hash == bucket[0].hash {
-				n++
+		for list := range lists(bucket) {
+			if newest := list[len(list)-1]; newest.isDisordered() {
+				if err := t.emitSorted(newest, rows[:0], emit); err != nil {
+					return err
+				}
+				continue
 			}
-			entries = entries[:0]
-			for _, b := range bucket[:n] {
-				entries = append(entries, t.entry(b, 0))
+			for _, b := range list {
+				putEntry(rows[:], t.entry(b, 0))
+				n := entrySize
 				for _, r := range t.others(b) {
-					entries = append(entries, Entry{Hash: b.hash, Number: r.number, Position: r.position})
+					putEntry(rows[n:], Entry{Hash: b.hash, Number: r.number, Position: r.position})
+					n += entrySize
 				}
-			}
-			if bucket[n-1].isDisordered() {
-				slices.SortFunc(entries, compareEntries)
-			}
-			for part := range slices.Chunk(entries, 1<<largestBlock) {
-				for i, e := range part {
-					putEntry(rows[i*entrySize:], e)
-				}
-				if err := emit(rows[:len(part)*entrySize]); err != nil {
+				if err := emit(rows[:n]); err != nil {
 					return err
 				}
 			}
-			bucket = bucket[n:]
 		}
 	}
 	return nil
+}
+
+// emitSorted gives emit the entries of a list that is not in order.
+func (t *memTable) emitSorted(newest *memBlock, rows []byte, emit func(rows []byte) error) error {
+	entries := t.disorderedWindow(nil, newest, math.MinInt64, math.MaxInt64)
+	for part := range slices.Chunk(entries, cap(rows)/entrySize) {
+		rows = rows[:len(part)*entrySize]
+		for i, e := range part {
+			putEntry(rows[i*entrySize:], e)
+		}
+		if err := emit(rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lists gives the blocks of each hash, of blocks in the order of their hashes.
+func lists(blocks []*memBlock) iter.Seq[[]*memBlock] {
+	return func(yield func([]*memBlock) bool) {
+		for len(blocks) > 0 {
+			n := 1
+			for n < len(blocks) && blocks[n].hash == blocks[0].hash {
+				n++
+			}
+			if !yield(blocks[:n]) {
+				return
+			}
+			blocks = blocks[n:]
+		}
+	}
 }

@@ -51,7 +51,7 @@ const (
 // tablesPerLevel tables of one level become one of the next.
 const tablesPerLevel = 4
 
-// maxFrozen is how many frozen tables may wait for the flusher (each takes about 55 MB) before Add
+// maxFrozen is how many frozen tables may wait for the flusher (each takes about 60 MB) before Add
 // waits too.
 const maxFrozen = 1
 
@@ -136,6 +136,8 @@ func (o *Options) Validate() error {
 		return errors.New("index: no folder given")
 	case o.MaxMemTable < 0 || o.MaxMemTable > math.MaxInt32:
 		return errors.New("index: size of the table in memory is out of range")
+	case o.MaxMemory < 0 || o.MaxMemory > math.MaxInt32:
+		return errors.New("index: memory of the table in memory is out of range")
 	}
 	return nil
 }
