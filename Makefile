@@ -16,9 +16,13 @@ CLIENT = github.com/annalsdb/annals/client/...
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# What a simulation needs: see simulation/DESIGN.md.
+SIMULATE_TAGS = -tags durablelocks
+SIMULATE_LINK = -checklinkname=0
+
 .PHONY: build
 build: ## build the static binary bin/annals
-	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
+	$(GO) build -trimpath $(SIMULATE_TAGS) -ldflags "$(SIMULATE_LINK) -X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
 
 # The module of the tests in a browser.
 UI = integration/ui
@@ -54,7 +58,7 @@ race: ## run the tests under the race detector (needs a C compiler)
 
 # The race detector slows everything down several times; what it cannot see
 # through (other processes) or cannot find (source rules) is left out.
-RACE_PACKAGES ?= $(shell $(GO) list ./... $(CLIENT) | grep -v -e /integration -e /torture -e /internal/lint)
+RACE_PACKAGES ?= $(shell $(GO) list ./... $(CLIENT) | grep -v -e /integration -e /torture -e /simulation -e /internal/lint)
 
 .PHONY: format
 format: ## fail on files that gofmt -s would change
@@ -94,6 +98,14 @@ torture: build ## torture clusters of three nodes for some minutes (TORTURE="--r
 	$(BIN)/annals torture $(TORTURE)
 
 TORTURE ?= --rounds 2 --seconds 30
+
+# Go runs one thing after the other, so that a seed brings back more of what it did before.
+.PHONY: simulate
+simulate: export GOMAXPROCS = 1
+simulate: ## simulate clusters in virtual time (SIMULATE="-seeds 1000 -hours 1")
+	$(GO) test -count=1 -timeout 24h -tags invariants,durablelocks -ldflags "$(SIMULATE_LINK)" ./simulation -args $(SIMULATE)
+
+SIMULATE ?= -seeds 200 -hours 0.05 -limit 100s
 
 .PHONY: sabotage
 sabotage: ## show that torture and tests notice broken promises

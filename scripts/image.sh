@@ -26,7 +26,7 @@ mkdir -p "$context/root/etc/ssl/certs" "$context/data" "$context/tmp"
 if [ -n "${ANNALS_BINARY:-}" ]; then
 	cp "$ANNALS_BINARY" "$context/root/annals"
 else
-	CGO_ENABLED=0 GOOS=linux GOARCH=${platform#linux/} "$GO" build -trimpath -ldflags "-s -w -X main.version=$version" -o "$context/root/annals" ./cmd/annals
+	CGO_ENABLED=0 GOOS=linux GOARCH=${platform#linux/} "$GO" build -trimpath -tags durablelocks -ldflags "-checklinkname=0 -s -w -X main.version=$version" -o "$context/root/annals" ./cmd/annals
 fi
 cp LICENSE "$context/root"
 echo annals:x:1000:1000::/data:/ >"$context/root/etc/passwd"

@@ -32,7 +32,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 build() { # os/arch, file
-	GOOS=${1%/*} GOARCH=${1#*/} "$GO" build -buildvcs=$vcs -ldflags "-s -w -buildid= -X main.version=$version" \
+	GOOS=${1%/*} GOARCH=${1#*/} "$GO" build -buildvcs=$vcs -tags durablelocks -ldflags "-checklinkname=0 -s -w -buildid= -X main.version=$version" \
 		-o "$2" ./cmd/annals
 }
 

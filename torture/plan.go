@@ -32,6 +32,8 @@ type Plan struct {
 	// asked to.
 	Create func(ended func(node, code int, tail string)) (Cluster, error)
 	Dir    string // for evidence of violations
+	// Progress gets a line every ten minutes; nil: no one wants it.
+	Progress io.Writer
 }
 
 // planOperations bounds the history of a plan.
@@ -40,7 +42,7 @@ const planOperations = 50_000_000
 // Run runs the round. An error means that it could not be run; violations are in the summary.
 func (p *Plan) Run(ctx context.Context) (*Summary, error) {
 	o := &options{
-		slow: p.Slow, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: p.Length, seconds: p.Length.Seconds(), operations: planOperations,
+		slow: p.Slow, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: 10 * time.Minute, seconds: p.Length.Seconds(), operations: planOperations,
 		writers: p.Writers, erasers: p.Erasers, shedders: p.Shedders, transfers: p.Transfers, deciders: p.Deciders, indexers: p.Indexers,
 		visitors: p.Visitors, subscribers: p.Subscribers, consumers: p.Consumers,
 		scavenges: p.Scavenges, projections: p.Projections, backups: p.Backups, redactions: p.Redactions, dial: p.Dial, create: p.Create,
@@ -49,7 +51,10 @@ func (p *Plan) Run(ctx context.Context) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRound(o, p.Seed, faults, p.Dir, io.Discard, nil).run(ctx)
+	if p.Progress == nil {
+		p.Progress = io.Discard
+	}
+	return newRound(o, p.Seed, faults, p.Dir, p.Progress, nil).run(ctx)
 }
 
 // Failed says in one text what was violated, nothing when all is in order.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/annalsdb/annals/bench"
+	"github.com/annalsdb/annals/simulation"
 	"github.com/annalsdb/annals/torture"
 )
 
@@ -139,6 +140,7 @@ func group(use, short, long string, below ...*cobra.Command) *cobra.Command {
 // torture itself prints, differ from a run that could not be made.
 func tortureCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := torture.Command()
+	simulation.AddTo(cmd)
 	torment := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch err := torment(cmd, args); {

@@ -82,13 +82,15 @@ var imports = []row{
 	// everyone shares: the load driver writes ids as the product does.
 	{"bench", []string{"event", "client", "internal/clock"}},
 	{"torture", []string{"event", "client", "grpc/query", "admin/backup", "internal/clock", "internal/lab", "internal/vfs"}},
+	// A simulation is whole nodes in one process, and what torture does to them.
+	{"simulation", []string{"torture", "node", "config", "admin/verify", "internal/network", "internal/vfs"}},
 	// projection test runs a script over a file of events, without a node.
-	{"cmd", []string{"bench", "torture", "event", "node", "client", "config", "admin", "projection", "internal/bell", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey", "internal/owner", "internal/spelling"}},
+	{"cmd", []string{"bench", "torture", "simulation", "event", "node", "client", "config", "admin", "projection", "internal/bell", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey", "internal/owner", "internal/spelling"}},
 	{"integration", []string{"torture", "event", "client", "internal/testkit", "internal/lab"}},
 }
 
 // tops are what no other package stands on.
-var tops = []string{"cmd", "integration", "bench", "torture"}
+var tops = []string{"cmd", "integration", "bench", "torture", "simulation"}
 
 // room is what a room of http imports, besides what is its own.
 func room(folders ...string) []string {

@@ -84,7 +84,8 @@ type Network struct {
 type host struct {
 	name      string
 	ip        net.IP
-	off       bool
+	off       bool // without power
+	stalled   bool
 	listeners map[int]*listener // by port
 }
 
@@ -174,20 +175,37 @@ func (n *Network) sorted() []*path {
 	return all
 }
 
+// Address returns the address of a host, "" of one that there is not.
+func (n *Network) Address(name string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if h := n.hosts[name]; h != nil {
+		return h.ip.String()
+	}
+	return ""
+}
+
 // SetPower turns a host off or on. One that is off neither sends nor answers, and what it had not
 // sent is lost. Other hosts learn that its connections are gone when it is on again,
 // or when they give them up.
 func (n *Network) SetPower(name string, on bool) error {
+	return n.set(name, fmt.Sprintf("power is on: %t", on), func(h *host) { h.off = !on })
+}
+
+// SetStalled keeps back what a host sends and what is sent to it, or lets it continue.
+func (n *Network) SetStalled(name string, stalled bool) error {
+	return n.set(name, fmt.Sprintf("the network hangs: %t", stalled), func(h *host) { h.stalled = stalled })
+}
+
+// set changes the state of a host.
+func (n *Network) set(name, what string, change func(*host)) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	h := n.hosts[name]
-	switch {
-	case h == nil:
+	if h == nil {
 		return fmt.Errorf("no host %q", name)
-	case h.off != on:
-		return nil
 	}
-	n.o.Trace(h.name, fmt.Sprintf("power is on: %t", on))
+	n.o.Trace(h.name, what)
 	var all []*path
 	for _, p := range n.sorted() {
 		if p.from == h || p.to == h {
@@ -198,7 +216,7 @@ func (n *Network) SetPower(name string, on bool) error {
 	for i, p := range all {
 		before[i] = p.blocked()
 	}
-	h.off = !on
+	change(h)
 	for i, p := range all {
 		if h.off && p.from == h {
 			for s := range p.streams {
@@ -220,7 +238,9 @@ func (n *Network) path(from, to *host) *path {
 	return p
 }
 
-func (p *path) blocked() bool { return p.link.Cut || p.from.off || p.to.off }
+func (p *path) blocked() bool {
+	return p.link.Cut || p.from.off || p.to.off || p.from.stalled || p.to.stalled
+}
 
 // changed holds back what is on its way over a path that is blocked now, and lets it continue over
 // one that no longer is.

@@ -1,0 +1,397 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/admin/verify"
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/network/memory"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/node"
+	"github.com/annalsdb/annals/torture"
+)
+
+const (
+	nodePort        = 2113
+	replicationPort = 1112
+	dataFolder      = "/data"
+	clients         = "clients"
+	restored        = "restored" // the host on which a backup is tried
+	// convertOneIn is how often a node is started with the other store of its Raft log.
+	convertOneIn = 6
+	shownLines   = 40
+)
+
+var stores = [...]config.LogStore{config.LogStoreWal, config.LogStoreBoltDB}
+
+// cluster is nodes in this process. It implements torture.Cluster.
+type cluster struct {
+	plan    *plan
+	net     *memory.Network
+	dialer  *memory.Endpoint // of the clients
+	trace   *trace
+	members []*member
+	ended   func(node, code int, tail string)
+	backups *vfs.Mem
+	owned   sync.WaitGroup
+	crashes atomic.Int64 // power cuts
+}
+
+// member is a host and the node on it.
+type member struct {
+	c        *cluster
+	index    int
+	name, ip string
+	offset   atomic.Int64 // of its clock, in nanoseconds
+	drift    float64
+
+	mu      sync.Mutex
+	disk    *vfs.Mem
+	process *process // nil while no node is wanted to run
+	last    *process // that was killed or stopped
+	dark    bool     // it is without power
+	store   config.LogStore
+	rng     *rand.Rand
+}
+
+func newCluster(p *plan) *cluster {
+	c := &cluster{plan: p, trace: newTrace(), backups: vfs.NewMem()}
+	c.net = memory.New(memory.Options{Seed: p.seed, Trace: c.trace.add})
+	hosts := p.nodes
+	if p.nodes > 1 {
+		hosts++ // for a read-only replica
+	}
+	for i := range hosts {
+		m := &member{c: c, index: i, name: fmt.Sprintf("node%d", i), disk: vfs.NewCrashMem(), rng: rand.New(rand.NewPCG(p.seed, 9<<32+uint64(i)))}
+		m.ip = c.net.AddHost(m.name)
+		m.store = p.stores[i%len(p.stores)]
+		m.drift = p.drift * (2*m.rng.Float64() - 1)
+		m.disk.SetCapacity(diskSize)
+		c.members = append(c.members, m)
+	}
+	for _, name := range []string{clients, restored} {
+		c.net.AddHost(name)
+	}
+	c.net.Heal(p.link)
+	c.dialer, _ = c.net.Endpoint(clients) // The host is there.
+	return c
+}
+
+func (c *cluster) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	return c.dialer.Dial(ctx, address)
+}
+
+// now is the wall clock of a member.
+func (m *member) now() time.Time {
+	real := time.Now()
+	return real.Add(time.Duration(m.offset.Load()) + time.Duration(m.drift*float64(real.Sub(m.c.trace.start))))
+}
+
+// options are those of a node on a host.
+func (c *cluster) options(host, ip string, size int) node.Options {
+	o := config.Default()
+	o.Db, o.Index = dataFolder, path.Join(dataFolder, "index")
+	o.Insecure, o.ClusterSize, o.NodePort, o.ReplicationPort = true, size, nodePort, replicationPort
+	o.NodeIp = netip.MustParseAddr(ip)
+	o.ReplicationIp = o.NodeIp
+	o.DiscoverViaDns, o.EnableUnixSocket = false, false
+	o.RequestMemoryMiB, o.StreamExistenceFilterSize = 64, 10_000
+	o.PostingsMemory, o.MaxMemTableSize = c.plan.postingsMemory, c.plan.memTable
+	if c.plan.Projections {
+		o.RunProjections = config.ProjectionsAll
+	}
+	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: lines{c.trace, host}, DisableTime: true})
+	return node.Options{Config: o, Logger: logger, Version: "simulated", PasswordIterations: 10}
+}
+
+// Targets implements torture.Cluster, as what follows does.
+func (c *cluster) Targets() (list []torture.Target) {
+	for i, m := range c.members {
+		if i < c.plan.nodes || c.Running(i) {
+			list = append(list, torture.Target{Name: fmt.Sprintf("node %d", i), Base: "http://" + net.JoinHostPort(m.ip, strconv.Itoa(nodePort)), Index: i})
+		}
+	}
+	return list
+}
+
+func (c *cluster) Voters() int { return c.plan.nodes }
+
+func (c *cluster) Can() torture.Abilities {
+	return torture.Abilities{Processes: true, Network: c.plan.nodes > 1, Disk: true, Hang: true}
+}
+
+func (c *cluster) Start(ctx context.Context, i int) error {
+	m := c.members[i]
+	m.mu.Lock()
+	last, runs := m.last, m.process != nil
+	m.mu.Unlock()
+	if runs {
+		return nil
+	}
+	if last != nil {
+		if err := last.awaitGone(); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last != nil && m.rng.IntN(convertOneIn) == 0 {
+		m.store = stores[(slices.Index(stores[:], m.store)+1)%len(stores)]
+	}
+	if m.dark {
+		m.dark = false
+		if err := c.net.SetPower(m.name, true); err != nil {
+			return err
+		}
+	}
+	o := c.options(m.name, m.ip, c.plan.nodes)
+	o.Now, o.Config.RaftLogStore, o.Config.ReadOnlyReplica = m.now, m.store, i >= c.plan.nodes
+	for _, other := range c.members[:c.plan.nodes] {
+		if other != m && c.plan.nodes > 1 {
+			o.Config.GossipSeed = append(o.Config.GossipSeed, net.JoinHostPort(other.ip, strconv.Itoa(replicationPort)))
+		}
+	}
+	e, err := c.net.Endpoint(m.name)
+	if err != nil {
+		return err
+	}
+	c.trace.add(m.name, "the process starts, with the Raft log in "+string(m.store))
+	m.process = run(ctx, o, m.disk, e, m.failed)
+	return nil
+}
+
+// failed takes note of a node that ended by itself.
+func (m *member) failed(p *process, err error) {
+	m.c.trace.add(m.name, "the process ends by itself: "+err.Error())
+	m.c.owned.Go(func() {
+		m.mu.Lock()
+		if m.process == p {
+			m.process, m.last = nil, p
+		}
+		m.mu.Unlock()
+		m.c.ended(m.index, 1, m.c.trace.tail(m.name, shownLines))
+		p.bury()
+	})
+}
+
+// take returns the process if one runs, from now on expected to end.
+func (m *member) take() *process {
+	p := m.process
+	if p != nil {
+		m.process, m.last = nil, p
+	}
+	return p
+}
+
+// Kill ends a process, half of the time by a power cut: then the disk has what is durable, and of
+// the rest what chance leaves.
+func (c *cluster) Kill(i int) error {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.take()
+	if p == nil {
+		return nil
+	}
+	power := m.rng.IntN(2) == 0
+	c.trace.add(m.name, fmt.Sprintf("the process is killed, power cut: %t", power))
+	if power {
+		c.crashes.Add(1)
+		m.dark = true
+		if err := c.net.SetPower(m.name, false); err != nil {
+			return err
+		}
+	}
+	if p.cut() {
+		c.owned.Go(p.bury)
+	}
+	if power {
+		m.disk = m.disk.CrashClone(vfs.CrashOptions{Rand: m.rng})
+	}
+	return nil
+}
+
+func (c *cluster) Terminate(_ context.Context, i int) error {
+	m := c.members[i]
+	m.mu.Lock()
+	p := m.take()
+	m.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	c.trace.add(m.name, "the process is asked to end")
+	if err := p.stop(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", m.name, err, c.LogTail(i))
+	}
+	return nil
+}
+
+// Pause is no more than what others see of a stopped process, and its disk: timers continue.
+func (c *cluster) Pause(i int) error  { return c.stall(i, true) }
+func (c *cluster) Resume(i int) error { return c.stall(i, false) }
+
+func (c *cluster) stall(i int, stalled bool) error {
+	if err := c.freeze(i, stalled); err != nil {
+		return err
+	}
+	return c.net.SetStalled(c.members[i].name, stalled)
+}
+
+func (c *cluster) Running(i int) bool {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process != nil
+}
+
+func (c *cluster) Wipe(i int, onlyRaft bool) error {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.process != nil {
+		return fmt.Errorf("wipe %s: it runs", m.name)
+	}
+	if onlyRaft {
+		return m.disk.RemoveAll(path.Join(dataFolder, "raft"))
+	}
+	m.disk = vfs.NewCrashMem()
+	m.disk.SetCapacity(diskSize)
+	return nil
+}
+
+func (c *cluster) host(i int) string {
+	if i == torture.ClientSide {
+		return clients
+	}
+	return c.members[i].name
+}
+
+func (c *cluster) Shape(from, to int, s torture.Shape) error {
+	l := c.plan.link
+	l.Cut, l.Loss = s.Cut, s.Drop
+	l.Latency, l.Jitter = l.Latency+s.Delay, l.Jitter+s.Jitter
+	return c.net.SetLink(c.host(from), c.host(to), l)
+}
+
+func (c *cluster) HealNetwork() error {
+	c.net.Heal(c.plan.link)
+	return nil
+}
+
+func (c *cluster) withDisk(i int, do func(*vfs.Mem) error) error {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return do(m.disk)
+}
+
+func (c *cluster) FillDisk(i int, bytes int64) error {
+	return c.withDisk(i, func(disk *vfs.Mem) error { return leave(disk, bytes) })
+}
+
+func (c *cluster) FreeDisk(i int) error {
+	return c.withDisk(i, func(disk *vfs.Mem) error {
+		disk.SetCapacity(diskSize)
+		return nil
+	})
+}
+
+func (c *cluster) FreezeDisk(i int) error { return c.freeze(i, true) }
+func (c *cluster) ThawDisk(i int) error   { return c.freeze(i, false) }
+
+func (c *cluster) freeze(i int, frozen bool) error {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.process != nil {
+		c.trace.add(m.name, fmt.Sprintf("the disk hangs: %t", frozen))
+		m.process.gate.freeze(frozen)
+	}
+	return nil
+}
+
+func (c *cluster) SetClock(i int, offset time.Duration) error {
+	c.members[i].offset.Store(int64(offset))
+	return nil
+}
+
+func (c *cluster) Disk(i int) (vfs.FS, string) {
+	if i == torture.ClientSide {
+		return c.backups, "/"
+	}
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.disk, dataFolder
+}
+
+func (c *cluster) Verify(ctx context.Context, i int) error {
+	files, dir := c.Disk(i)
+	if _, err := files.Stat(dir); err != nil && i >= c.plan.nodes {
+		return nil // A replica that never ran.
+	}
+	return checkFolder(ctx, files, dir)
+}
+
+func (c *cluster) Check(ctx context.Context, dir string) error {
+	return checkFolder(ctx, c.backups, dir)
+}
+
+// checkFolder does what annals verify does.
+func checkFolder(ctx context.Context, files vfs.FS, dir string) error {
+	var o verify.Options
+	o.FS, o.Dir = files, dir
+	report, err := verify.Run(ctx, o)
+	switch {
+	case err != nil:
+		return fmt.Errorf("verify %s: %w", dir, err)
+	case !report.Clean():
+		return fmt.Errorf("verify %s: %s", dir, report.Text())
+	}
+	return nil
+}
+
+// Serve makes the copy a cluster of one.
+func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func() error, error) {
+	e, err := c.net.Endpoint(restored)
+	if err != nil {
+		return torture.Target{}, nil, err
+	}
+	ip := c.net.Address(restored)
+	o := c.options(restored, ip, 1)
+	o.Config.Db, o.Config.Index = dir, path.Join(dir, "index")
+	p := run(ctx, o, c.backups, e, func(*process, error) {})
+	<-p.opened
+	if p.err != nil {
+		return torture.Target{}, nil, p.err
+	}
+	return torture.Target{Base: "http://" + net.JoinHostPort(ip, strconv.Itoa(nodePort)), Index: -1}, p.stop, nil
+}
+
+func (c *cluster) LogTail(i int) string { return c.trace.tail(c.members[i].name, shownLines) }
+
+// Close ends all nodes and waits for what is left of those that ended before.
+func (c *cluster) Close() error {
+	var err error
+	for i := range c.members {
+		err = errors.Join(err, c.Kill(i))
+	}
+	_ = c.dialer.Close() // It never fails.
+	c.owned.Wait()
+	return err
+}
+
+var _ torture.Cluster = (*cluster)(nil)

@@ -1,0 +1,90 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/annalsdb/annals/torture"
+)
+
+const longHelp = `
+
+--simulate runs whole clusters in this process, in virtual time: an hour of a cluster takes
+less than a minute. Disks and the network are in memory; power cuts, torn and lost writes,
+disks that fail and links of every quality come on top of the faults above. The seed
+decides on everything, also on the number of nodes. Only --seed, --rounds, --hours and
+--nodes belong to it. A seed brings back the plan, not each interleaving: after a violation
+the last events of all nodes, of the network and of the disks are printed.`
+
+// AddTo gives the command torture the flag --simulate.
+func AddTo(cmd *cobra.Command) {
+	var on bool
+	var hours float64
+	cmd.Long += longHelp
+	flags := cmd.Flags()
+	flags.BoolVar(&on, "simulate", false, "simulate clusters in virtual time, in this process")
+	flags.Float64Var(&hours, "hours", 1, "virtual hours in which faults strike in each round of --simulate")
+	other := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if on {
+			return simulate(cmd, hours)
+		}
+		if flags.Changed("hours") {
+			return errors.New("--hours belongs to --simulate")
+		}
+		return other(cmd, args)
+	}
+}
+
+// simulate runs as many rounds as the flags say.
+func simulate(cmd *cobra.Command, hours float64) error {
+	var foreign []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"simulate", "hours", "seed", "rounds", "nodes"}, f.Name) {
+			foreign = append(foreign, "--"+f.Name)
+		}
+	})
+	flags := cmd.Flags()
+	seed, err := flags.GetUint64("seed")
+	rounds, roundsErr := flags.GetInt("rounds")
+	nodes, nodesErr := flags.GetInt("nodes")
+	if err := errors.Join(err, roundsErr, nodesErr); err != nil {
+		return err
+	}
+	switch {
+	case len(foreign) > 0:
+		return fmt.Errorf("%s cannot be used with --simulate: the seed decides", strings.Join(foreign, ", "))
+	case !(hours > 0 && hours <= 10_000):
+		return fmt.Errorf("--hours %g is not between 0 and 10,000", hours)
+	case rounds < 1 || nodes < 1 || nodes > 9:
+		return errors.New("--rounds must be positive, and --nodes between 1 and 9")
+	}
+	if !flags.Changed("nodes") {
+		nodes = 0
+	}
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) % 1_000_000_000
+	}
+	violated := false
+	for i := range uint64(rounds) {
+		o := Options{Seed: seed + i, Nodes: nodes, Length: time.Duration(hours * float64(time.Hour)), Progress: cmd.ErrOrStderr()}
+		r, err := Run(o)
+		if err != nil {
+			return err
+		}
+		violated = violated || r.Failed != ""
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), r); err != nil {
+			return err
+		}
+	}
+	if violated {
+		return torture.ErrViolated
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/network/memory"
+	"github.com/annalsdb/annals/torture"
+)
+
+// plan is what follows from a seed.
+type plan struct {
+	torture.Plan
+	seed           uint64
+	nodes          int
+	stores         []config.LogStore // of the Raft logs, node by node
+	link           memory.Link       // between any two hosts, without a fault
+	drift          float64           // of the worst clock, in seconds a second
+	postingsMemory int               // bytes
+	memTable       int               // entries of the index
+}
+
+const (
+	requestLimit = 3 * time.Second
+	healLimit    = 2 * time.Minute
+	// livenessLimit and so many pauses of writers bound how long no write succeeds. Faults last
+	// seconds, and between them the cluster is whole.
+	livenessLimit  = 90 * time.Second
+	livenessPauses = 15
+)
+
+var sizes = [...]int{1, 1, 3, 3, 3, 5}
+
+// newPlan makes the plan of a seed.
+func newPlan(o Options) *plan {
+	rng := rand.New(rand.NewPCG(o.Seed, 10<<32))
+	p := &plan{seed: o.Seed, nodes: sizes[rng.IntN(len(sizes))]}
+	p.nodes = cmp.Or(o.Nodes, p.nodes)
+	first := rng.IntN(len(stores))
+	p.stores = append(p.stores, stores[first])
+	if p.nodes > 1 && rng.IntN(2) == 0 {
+		p.stores = append(p.stores, stores[1-first])
+	}
+	p.link.Latency = time.Duration(100+rng.IntN(3000)) * time.Microsecond
+	p.link.Jitter = time.Duration(rng.IntN(1000)) * time.Microsecond
+	if rng.IntN(4) == 0 {
+		p.link.Bandwidth = 1<<20 + rng.Int64N(16<<20)
+	}
+	if rng.IntN(2) == 0 {
+		p.drift = 1e-4 * rng.Float64() // 100 parts in a million are a bad clock.
+	}
+	p.postingsMemory, p.memTable = 32<<10+rng.IntN(256<<10), 500+rng.IntN(5000)
+
+	// Some clusters are never at rest, others for minutes.
+	slow := math.Exp(math.Log(5) + rng.Float64()*math.Log(30))
+	few := func(most int) int { return rng.IntN(most + 1) }
+	p.Plan = torture.Plan{
+		Seed: o.Seed, Length: o.Length, Slow: slow, Timeout: requestLimit, Heal: healLimit, Rate: 0.2 + 10/slow, Progress: o.Progress,
+		Writers: 1 + few(3), Erasers: few(1), Shedders: few(1), Transfers: few(2), Deciders: few(2), Indexers: few(1),
+		Visitors: few(1), Subscribers: few(2), Consumers: few(3),
+		Scavenges: few(1) == 0, Projections: few(2) == 0, Backups: few(1) == 0, Redactions: few(1) == 0,
+	}
+	return p
+}
+
+// liveness bounds how long no write may succeed.
+func (p *plan) liveness() time.Duration {
+	pause := time.Duration(float64(p.Writers) / p.Rate * float64(time.Second))
+	return livenessLimit + livenessPauses*pause
+}
+
+// String is a line that says what is simulated.
+func (p *plan) String() string {
+	var kinds []string
+	for _, s := range p.stores {
+		kinds = append(kinds, string(s))
+	}
+	return fmt.Sprintf("seed %d: %s on %d nodes, Raft logs in %s; %s from host to host; pauses %.0f times as long",
+		p.seed, p.Length, p.nodes, strings.Join(kinds, ", "), p.link.Latency, p.Slow)
+}

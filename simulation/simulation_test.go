@@ -1,0 +1,65 @@
+//go:build durablelocks
+
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	seeds = flag.Int("seeds", 2, "how many seeds are simulated")
+	first = flag.Uint64("seed", 1, "the first seed")
+	nodes = flag.Int("nodes", 0, "voters; 0 for as many as the seed says")
+	hours = flag.Float64("hours", 0.02, "how long faults strike in each, in hours of virtual time")
+	limit = flag.Duration("limit", 0, "no seed begins after so much time; 0 for all seeds")
+)
+
+// TestSimulation lets clusters live, each by the plan of a seed.
+func TestSimulation(t *testing.T) {
+	began, virtual := time.Now(), time.Duration(0)
+	for i := range *seeds {
+		seed := *first + uint64(i)
+		if *limit > 0 && time.Since(began) > *limit {
+			t.Logf("the next seed would be %d", seed)
+			break
+		}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r, err := Run(Options{Seed: seed, Nodes: *nodes, Length: time.Duration(*hours * float64(time.Hour)), Progress: os.Stderr})
+			if err != nil {
+				t.Fatal(err)
+			}
+			virtual += r.Virtual
+			t.Log(r)
+			if r.Failed != "" {
+				t.Fail()
+			}
+		})
+	}
+	t.Logf("clusters lived %s within %s", virtual.Round(time.Second), time.Since(began).Round(time.Second))
+}
+
+// TestDurableLocks: time moves while a goroutine waits for a lock whose holder waits for time.
+func TestDurableLocks(t *testing.T) {
+	err := inBubble(func() {
+		var mu sync.RWMutex
+		mu.Lock()
+		var waiting sync.WaitGroup
+		for _, lock := range []sync.Locker{&mu, mu.RLocker()} {
+			waiting.Go(func() {
+				lock.Lock()
+				defer lock.Unlock()
+			})
+		}
+		<-time.After(time.Hour)
+		mu.Unlock()
+		waiting.Wait()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
