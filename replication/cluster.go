@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/network"
 	"github.com/annalsdb/annals/internal/throttle"
@@ -162,7 +163,7 @@ func NewCluster(o ClusterOptions) *Cluster {
 	c.caller = &caller{self: c.self, duplicate: c.duplicates.end}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
 	c.peers = &peers{
-		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(bell, 1), byID: make(map[event.ID]peer),
+		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(chan struct{}, 1), byID: make(map[event.ID]peer),
 		answered:  func(node event.ID) { c.metrics.watchPeer(c, node) },
 		duplicate: func(t Duplicate) { c.duplicates.note(t, false) },
 	}
@@ -191,7 +192,7 @@ func NewCluster(o ClusterOptions) *Cluster {
 	c.Standing = &Standing{self: c.self, join: c.join, disk: c.disk, ready: c.Ready, port: c.Port}
 	c.Standing.leaderless = &leaderless{self: c.self, peers: c.peers, lead: c.lead, distrust: c.Standing.Distrust}
 	c.pull = newPuller(c.incarnations, c.metrics)
-	c.heal = &healer{self: c.self, pull: c.pull, wake: make(bell, 1)}
+	c.heal = &healer{self: c.self, pull: c.pull, wake: make(chan struct{}, 1)}
 	c.lifecycle = &lifecycle{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
 	c.lifecycle.state.Store(event.StateInitializing)
 	c.writes = &ownWrites{self: c.self, caller: &caller{self: c.self, duplicate: c.duplicates.end}, incarnations: c.incarnations, lead: c.lead, submit: c.Submit}
@@ -384,7 +385,7 @@ func (c *Cluster) View() event.ClusterView {
 }
 
 // Heal has damaged chunk files fetched again. It does not wait.
-func (c *Cluster) Heal() { c.heal.wake.ring() }
+func (c *Cluster) Heal() { bell.Ring(c.heal.wake) }
 
 // Leadership says whether this node leads and may acknowledge writes, and returns
 // a channel that is closed when that changes.

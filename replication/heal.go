@@ -62,7 +62,7 @@ const (
 type healer struct {
 	self *self
 	pull *puller
-	wake bell
+	wake chan struct{}
 }
 
 // run heals when the log found damage, and tries again by growing pauses.

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/bootstrap"
 	"github.com/annalsdb/annals/replication/gossip"
@@ -71,7 +72,7 @@ func (l *lifecycle) options(m *Dependencies) Options {
 	o.Outranked = l.lead.outranked
 	o.LeastVoters = l.self.opts.majority()
 	o.Awaited = l.peers.awaited
-	o.Behind = l.pull.wake.ring
+	o.Behind = func() { bell.Ring(l.pull.wake) }
 	return o
 }
 

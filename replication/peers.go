@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/bootstrap"
@@ -33,7 +34,7 @@ type peers struct {
 	caller  *caller
 	gossip  gossiping // nil in a cluster of one
 	metrics *clusterMetrics
-	poke    bell // ask the other nodes now
+	poke    chan struct{} // ask the other nodes now
 
 	answered  func(event.ID)  // a node did
 	duplicate func(Duplicate) // a node said that it refused one
@@ -136,7 +137,7 @@ func (p *peers) tell(change func(*gossip.Self)) {
 }
 
 // look has the other nodes looked at now.
-func (p *peers) look() { p.poke.ring() }
+func (p *peers) look() { bell.Ring(p.poke) }
 
 // askAll asks all other nodes at once.
 func (p *peers) askAll(ctx context.Context) {

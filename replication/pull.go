@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
@@ -32,8 +33,8 @@ type puller struct {
 	incarnations *incarnations
 	metrics      *clusterMetrics
 
-	wake    bell         // rung, it makes an attempt
-	wanted  atomic.Int32 // waiting callers; it fetches while there are some
+	wake    chan struct{} // rung, it makes an attempt
+	wanted  atomic.Int32  // waiting callers; it fetches while there are some
 	round   atomic.Pointer[pullRound]
 	active  atomic.Bool // it fetches
 	err     reason      // why nothing more can come, ever
@@ -74,7 +75,7 @@ const (
 )
 
 func newPuller(h *incarnations, m *clusterMetrics) *puller {
-	p := &puller{self: h.self, peers: h.peers, incarnations: h, metrics: m, wake: make(bell, 1), limit: rate.NewLimiter(rate.Inf, maxBlock)}
+	p := &puller{self: h.self, peers: h.peers, incarnations: h, metrics: m, wake: make(chan struct{}, 1), limit: rate.NewLimiter(rate.Inf, maxBlock)}
 	p.round.Store(&pullRound{done: make(chan struct{})})
 	return p
 }
@@ -121,7 +122,7 @@ func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
 	defer p.wanted.Add(-1)
 	for {
 		round := p.round.Load()
-		p.wake.ring()
+		bell.Ring(p.wake)
 		select {
 		case <-round.done:
 			if err := p.err.get(); err != nil {
@@ -168,7 +169,7 @@ func (p *puller) run(ctx context.Context) {
 			}
 		}
 		if p.wanted.Load() > 0 {
-			p.wake.ring()
+			bell.Ring(p.wake)
 		}
 	}
 }

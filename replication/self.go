@@ -41,16 +41,6 @@ func (r *reason) get() error {
 
 func (r *reason) set(err error) { r.err.Store(&err) }
 
-// bell wakes a goroutine. It has room for one, and does not wait.
-type bell chan struct{}
-
-func (b bell) ring() {
-	select {
-	case b <- struct{}{}:
-	default:
-	}
-}
-
 // clusterID is the id of the cluster, zero as long as it is not known.
 func (s *self) clusterID() event.ID {
 	if id := s.id.Load(); id != nil {

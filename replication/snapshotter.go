@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -15,7 +16,7 @@ import (
 // may be of any size up to some megabytes.
 type snapshotter struct {
 	replica *Replica
-	kick    bell
+	kick    chan struct{}
 	quit    chan struct{}
 	ended   sync.Once
 	wg      sync.WaitGroup
@@ -31,7 +32,7 @@ type snapshotter struct {
 // newSnapshotter counts what the Raft log holds beyond the newest snapshot: otherwise a node that
 // is killed again and again would gather more each time.
 func newSnapshotter(r *Replica) *snapshotter {
-	s := &snapshotter{replica: r, kick: make(bell, 1), quit: make(chan struct{})}
+	s := &snapshotter{replica: r, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 	newest, _ := r.state.Snapshots.Newest()
 	if last, err := r.state.Logs.LastIndex(); err == nil && last > newest {
 		s.entries.Store(last - newest)
@@ -44,7 +45,7 @@ func newSnapshotter(r *Replica) *snapshotter {
 func (s *snapshotter) stored(entries, bytes int) {
 	n, b := s.entries.Add(uint64(entries)), s.bytes.Add(int64(bytes))
 	if o := &s.replica.opts; n >= o.SnapshotEntries || b >= o.SnapshotBytes {
-		s.kick.ring()
+		bell.Ring(s.kick)
 	}
 }
 

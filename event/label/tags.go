@@ -30,13 +30,7 @@ func mayHave(metadata []byte) bool {
 	return bytes.Contains(metadata, escapedASCII)
 }
 
-// value is a JSON value; Invalid when there is none.
-type value struct {
-	raw  []byte
-	kind jsontext.Kind
-}
-
-type members struct{ tags, correlation value }
+type members struct{ tags, correlation member }
 
 // membersOf returns the members of metadata; of several with one name the last. Text that is not a
 // JSON object has none.
@@ -46,9 +40,9 @@ func membersOf(metadata []byte) members {
 	for walk.Next() {
 		switch name := jsontext.Unquote(nil, walk.Name); {
 		case bytes.Equal(name, tagsName):
-			m.tags = value{walk.Value, walk.Kind}
+			m.tags = member{walk.Value, walk.Kind}
 		case bytes.Equal(name, correlationName):
-			m.correlation = value{walk.Value, walk.Kind}
+			m.correlation = member{walk.Value, walk.Kind}
 		}
 	}
 	if end, ok := walk.End(); !ok || jsontext.Space(metadata, end) != len(metadata) {
@@ -151,7 +145,7 @@ func WithTags(metadata, tags []byte) ([]byte, error) {
 	if kind != jsontext.Array {
 		return nil, &event.BadRequest{Text: "tags: not an array of texts"}
 	}
-	given := members{tags: value{tags, kind}}
+	given := members{tags: member{tags, kind}}
 	if _, err := given.appendTags(nil); err != nil {
 		return nil, err
 	}
