@@ -148,21 +148,11 @@ func (r *reading) find(ctx context.Context) error {
 	if err := r.out.message(&query.ReadResp{Position: positionOrNone(q.Until)}); err != nil {
 		return err
 	}
-	r.Next = q.From()
-	for left, more := r.q.limit, q.Until >= 0; more && left > 0; {
-		page, err := r.page(ctx, int(min(int64(r.size), left)), 0)
-		if err != nil {
-			return err
-		}
-		var events []event.Resolved
-		events, more = q.Take(page.Events, r.Next, page.More, len(page.Events), math.MaxInt)
-		sent, err := r.events(ctx, events)
-		if err != nil {
-			return err
-		}
-		left -= sent
+	if q.Until < 0 { // The log was empty.
+		return nil
 	}
-	return nil
+	r.Next = q.From()
+	return r.once(ctx, r.q.limit)
 }
 
 // once sends events, so many at most, up to the end that a page finds.
@@ -181,12 +171,16 @@ func (r *reading) once(ctx context.Context, left int64) error {
 				}
 			}
 		}
+		more = page.More
+		if part := r.q.part; part != nil {
+			page.Events, more = part.Take(page.Events, r.Next, more, len(page.Events), math.MaxInt)
+		}
 		sent, err := r.events(ctx, page.Events)
 		if err != nil {
 			return err
 		}
 		left -= sent
-		more = page.More && left > 0
+		more = more && left > 0
 	}
 	return nil
 }
