@@ -214,7 +214,9 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 		return 0, false
 	}
 	if tags != nil {
-		metadata = b.tagged(metadata, tags)
+		if metadata, err = metadata.tagged(tags); err != nil && b.err == nil {
+			b.err = problem.Bad(err.Error())
+		}
 	}
 	if b.events == nil {
 		// Events of a batch are mostly of one size. An eighth more spares growing where the first
@@ -227,15 +229,9 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 }
 
 // tagged is the stored form of metadata with the tags that were given next to them.
-func (b *writeBatch) tagged(metadata bodyValue, tags []byte) bodyValue {
-	with, err := label.WithTags(metadata.bytes, tags)
-	if err != nil {
-		if b.err == nil {
-			b.err = problem.Bad(err.Error())
-		}
-		return metadata
-	}
-	return bodyValue{with, metadata.isJSON || len(with) > len(metadata.bytes)}
+func (v bodyValue) tagged(tags []byte) (bodyValue, error) {
+	with, err := label.WithTags(v.bytes, tags)
+	return bodyValue{with, v.isJSON || len(with) > len(v.bytes)}, err
 }
 
 // maxGuess bounds how much is allocated for the first event of a body; a larger batch grows.

@@ -282,10 +282,9 @@ func (b *manyBody) proposed(v *[eventMembers]args.Member) (e event.Proposed, err
 	e.Type = b.types.typeName(jsontext.Unquote(nil, v[eventType].Raw))
 	data, metadata := storedValue(v[eventData]), storedValue(v[eventMetadata])
 	if tags := v[eventTags]; tags.IsGiven() {
-		if metadata.bytes, err = label.WithTags(metadata.bytes, tags.Raw); err != nil {
+		if metadata, err = metadata.tagged(tags.Raw); err != nil {
 			return e, err
 		}
-		metadata.isJSON = metadata.isJSON || len(metadata.bytes) > 0
 	}
 	e.Data, e.Metadata = data.bytes, metadata.bytes
 	if !v[eventBase64].IsGiven() {
