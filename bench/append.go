@@ -40,6 +40,9 @@ func appending(o *options) *workload {
 			if o.checked && o.streams < len(s.clients) {
 				return errors.New("with expected versions every stream belongs to one worker: there must be at least as many --streams as --workers")
 			}
+			if (o.toStreams > 0 || o.condition) && (o.grpc || o.checked || o.batch > 0) {
+				return errors.New("--to-streams and --condition go with neither --grpc, --batch nor --expected-version-checked")
+			}
 			return nil
 		},
 		operation: func(worker, workers int) operation { return newAppend(o, worker, workers, 0) },
@@ -73,6 +76,9 @@ func newAppend(o *options, worker, workers, part int) *appendOp {
 	a.written = outcome{part: part, events: events, bytes: events * int64(o.size)}
 	if o.grpc {
 		a.writer = newCalls(o, a.rng)
+	} else if o.toStreams > 0 || o.condition {
+		many := newManyPosts(o, a.rng)
+		a.writer, a.written.events, a.written.bytes = many, int64(many.streams), int64(many.streams*o.size)
 	} else {
 		a.writer, a.names = newPosts(o, a.rng), inPath(a.names)
 	}

@@ -90,7 +90,7 @@ func kinds() []*kind {
 	return []*kind{
 		{
 			name: "append", short: "Append single events, or with --batch several with each request",
-			flags: runs + "grpc connections streams size batch expected-version-checked",
+			flags: runs + "grpc connections streams size batch expected-version-checked to-streams condition",
 			long: fmt.Sprintf(`It writes as many events as the node takes until --duration is over, or --count of them,
 into the streams <prefix>-append-000001 to <prefix>-append-<streams> of that node: with the
 defaults %d streams, from bench-append-000001 on. The events stay there.
@@ -154,6 +154,8 @@ func workloadFlags(o *options) *pflag.FlagSet {
 	f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event")
 	f.IntVar(&o.batch, "batch", o.batch, "events of one request")
 	f.BoolVar(&o.checked, "expected-version-checked", false, "give each stream to one worker, which sends the version it knows")
+	f.IntVar(&o.toStreams, "to-streams", 0, "streams that get an event each with one request to /streams, 0 for requests to one stream")
+	f.BoolVar(&o.condition, "condition", false, "write to /streams, unless there is a new event with the tag of the worker")
 	f.Int64Var(&o.eventsPerStream, "events-per-stream", o.eventsPerStream, "events that each stream has")
 	f.BoolVar(&o.prepare, "prepare", false, "write what is to be read first; what is there already stays")
 	f.IntVar(&o.page, "page", o.page, "events of one page")

@@ -41,6 +41,8 @@ type options struct {
 	batch           int // 0: single events
 	page            int
 	checked         bool // expected versions are sent
+	toStreams       int
+	condition       bool
 	prepare         bool
 	stream          string // what tail reads
 	streamEvents    int64  // what --prepare gives that stream, or a group has
@@ -112,6 +114,7 @@ func (o *options) validate() error {
 		between("events-per-stream", o.eventsPerStream, 1, 1<<40),
 		between("size", int64(o.size), 2, maxEventSize),
 		between("batch", int64(o.batch), 0, maxBatch),
+		between("to-streams", int64(o.toStreams), 0, maxBatch),
 		between("page", int64(o.page), 1, maxPage),
 		between("stream-events", o.streamEvents, 0, 1<<40),
 		between("events", o.events, 1, 1<<40),
