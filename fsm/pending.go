@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/annalsdb/annals/event"
@@ -15,17 +16,43 @@ type pendingLog struct {
 	building *pendingRecords   // nil: no condition has asked for it
 	reader   label.Reader
 	labels   []label.Label
-	spare    map[uint64][]int32 // memory of the next at
+	spare    offsets // memory of the next one
 }
 
 // pendingRecords are those of one entry.
 type pendingRecords struct {
 	first   int64 // position
 	records []byte
-	known   int                // so many bytes of them are in at and withdrawn
-	at      map[uint64][]int32 // offsets by the hash of a label
+	known   int // so many bytes of them are in at and withdrawn
+	at      offsets
 
 	withdrawn []label.Withdrawn // by these records
+}
+
+// offsets are those of the records that have a label, by its hash. The zero value has none.
+type offsets struct {
+	lists map[uint64]offsetList
+	all   []linkedOffset
+}
+
+type offsetList struct{ count, newest int32 } // newest is its place in all
+
+type linkedOffset struct{ offset, older int32 }
+
+func (o *offsets) add(hash uint64, offset int32) {
+	list := o.lists[hash]
+	o.all = append(o.all, linkedOffset{offset, list.newest})
+	o.lists[hash] = offsetList{list.count + 1, int32(len(o.all) - 1)}
+}
+
+// of gives the offsets of a hash, the highest first.
+func (o *offsets) of(hash uint64) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		list := o.lists[hash]
+		for at := list.newest; list.count > 0 && yield(o.all[at].offset); list.count-- {
+			at = o.all[at].older
+		}
+	}
 }
 
 // build has the records be looked at, so far as there are, of the entry that is being built.
@@ -42,9 +69,9 @@ func (p *pendingLog) seal(first int64, records []byte) {
 }
 
 func (p *pendingLog) applied() {
-	if at := p.sealed[0].at; at != nil {
-		clear(at)
-		p.spare = at
+	if at := p.sealed[0].at; at.lists != nil {
+		clear(at.lists)
+		p.spare = offsets{at.lists, at.all[:0]}
 	}
 	p.sealed = slices.Delete(p.sealed, 0, 1)
 }
@@ -61,9 +88,9 @@ func (r *pendingRecords) itemAt(offset int) chunkfile.Item {
 
 // learn notes the labels of the records that were added since.
 func (p *pendingLog) learn(r *pendingRecords) {
-	if r.at == nil {
-		if r.at, p.spare = p.spare, nil; r.at == nil {
-			r.at = map[uint64][]int32{}
+	if r.at.lists == nil {
+		if r.at, p.spare = p.spare, (offsets{}); r.at.lists == nil {
+			r.at.lists = map[uint64]offsetList{}
 		}
 	}
 	for r.known < len(r.records) {
@@ -71,8 +98,7 @@ func (p *pendingLog) learn(r *pendingRecords) {
 		facts, _ := p.reader.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
 		p.labels = label.Append(p.labels[:0], &facts)
 		for _, l := range p.labels {
-			hash := l.Hash()
-			r.at[hash] = append(r.at[hash], int32(r.known))
+			r.at.add(l.Hash(), int32(r.known))
 		}
 		r.withdrawn = append(r.withdrawn, label.ReadWithdrawn(it.Stream(), it.EventType(), it.Data())...)
 		r.known += len(it)
@@ -131,7 +157,7 @@ func (p *pendingLog) first(q *event.Query, after int64, shows func(*event.Hit) (
 		}
 		for _, all := range alternatives {
 			for _, hash := range r.rarest(all) {
-				for _, offset := range r.at[hash] {
+				for offset := range r.at.of(hash) {
 					if err == nil {
 						err = look(int(offset))
 					}
@@ -151,7 +177,7 @@ func (r *pendingRecords) rarest(lists [][]uint64) (rarest []uint64) {
 	for _, hashes := range lists {
 		n := 0
 		for _, hash := range hashes {
-			n += len(r.at[hash])
+			n += int(r.at.lists[hash].count)
 		}
 		if fewest < 0 || n < fewest {
 			rarest, fewest = hashes, n

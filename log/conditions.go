@@ -22,23 +22,26 @@ const (
 // the decider has to look at those alone that come later. It returns a copy of the write, with what
 // it found. Errors are event.ErrTooWide, an *event.IndexBuilding and those of reads.
 func (f *Facts) Look(ctx context.Context, w *event.Write) (*event.Write, error) {
-	ctx, cancel := context.WithTimeout(ctx, conditionTime)
-	defer cancel()
-	defer f.metrics.looks.ObserveSince(time.Now())
+	begun := time.Now()
+	defer f.metrics.looks.ObserveSince(begun)
+	isOver := func() bool { return ctx.Err() != nil || time.Since(begun) > conditionTime }
 	looked, many := *w, *w.Many
 	looked.Many, many.Conditions = &many, make([]event.Condition, len(w.Many.Conditions))
 	for i, c := range w.Many.Conditions {
 		c.Looked = &event.Looked{}
-		passed := map[string]int64{}
+		var passed map[string]bool
 		end := f.Settled()
-		hit, err := f.firstMatch(ctx, &c.Query, c.After+1, func(it chunkfile.Item, _ bool) (bool, error) {
+		hit, err := f.firstMatch(isOver, &c.Query, c.After+1, func(it chunkfile.Item, _ bool) (bool, error) {
 			stream := string(it.Stream())
 			info, err := f.StreamInfo(stream)
 			if err != nil || f.shows(&info, it) {
 				return true, err
 			}
-			if _, again := passed[stream]; !again && !info.HardDeleted {
-				passed[stream] = info.MetaLast
+			if !passed[stream] && !info.HardDeleted {
+				if passed == nil {
+					passed = map[string]bool{}
+				}
+				passed[stream] = true
 				c.Looked.Passed = append(c.Looked.Passed, event.Passed{Stream: stream, MetaLast: info.MetaLast})
 			}
 			return false, nil
@@ -60,7 +63,7 @@ func (f *Facts) Look(ctx context.Context, w *event.Write) (*event.Write, error) 
 // FirstMatch returns the applied event with the lowest position, from one on, that a query asks for
 // and that shows reports true for; nil: there is none.
 func (f *Facts) FirstMatch(q *event.Query, from int64, shows func(*event.Hit) (bool, error)) (*event.Hit, error) {
-	hit, err := f.firstMatch(f.lifetime, q, from, func(it chunkfile.Item, byLabels bool) (bool, error) {
+	hit, err := f.firstMatch(func() bool { return f.lifetime.Err() != nil }, q, from, func(it chunkfile.Item, byLabels bool) (bool, error) {
 		hit := hitOf(it)
 		hit.ByLabels = byLabels
 		return shows(hit)
@@ -72,7 +75,8 @@ func hitOf(it chunkfile.Item) *event.Hit {
 	return &event.Hit{Position: it.Position(), Stream: string(it.Stream()), Number: it.Number(), ID: it.Id(), Type: string(it.EventType()), Time: it.Time()}
 }
 
-func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, shows func(it chunkfile.Item, byLabels bool) (bool, error)) (hit *event.Hit, err error) {
+// firstMatch looks for the first event that shows reports true for, until isOver.
+func (f *Facts) firstMatch(isOver func() bool, q *event.Query, from int64, shows func(it chunkfile.Item, byLabels bool) (bool, error)) (hit *event.Hit, err error) {
 	err = f.read(func(v view) error {
 		var found candidates = &everything{cu: cursor{v: v}, at: -1}
 		walk := f.walk(v, v.tail.End, q, postings.WalkOptions{Certain: true, Most: conditionPostings})
@@ -86,7 +90,7 @@ func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, show
 		}
 		look := querying{rd: f.Reader, v: v, r: &event.AllRead{Query: q}}
 		for n := 1; ; n++ {
-			if n%conditionLook == 0 && ctx.Err() != nil {
+			if n%conditionLook == 0 && isOver() {
 				return event.ErrTooWide
 			}
 			position, state, err := found.Next(from)
