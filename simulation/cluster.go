@@ -56,6 +56,7 @@ type member struct {
 	index    int
 	name, ip string
 	offset   atomic.Int64 // of its clock, in nanoseconds
+	stalled  atomic.Bool  // by Pause
 	drift    float64
 
 	mu      sync.Mutex
@@ -178,11 +179,14 @@ func (m *member) failed(p *process, err error) {
 	m.c.trace.add(m.name, "the process ends by itself: "+err.Error())
 	m.c.owned.Go(func() {
 		m.mu.Lock()
-		if m.process == p {
+		surprise := m.process == p
+		if surprise {
 			m.process, m.last = nil, p
 		}
 		m.mu.Unlock()
-		m.c.ended(m.index, 1, m.c.trace.tail(m.name, shownLines))
+		if surprise {
+			m.c.ended(m.index, 1, m.c.trace.tail(m.name, shownLines))
+		}
 		p.bury()
 	})
 }
@@ -200,6 +204,9 @@ func (m *member) take() *process {
 // the rest what chance leaves.
 func (c *cluster) Kill(i int) error {
 	m := c.members[i]
+	if err := c.Resume(i); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.take()
@@ -226,6 +233,9 @@ func (c *cluster) Kill(i int) error {
 
 func (c *cluster) Terminate(_ context.Context, i int) error {
 	m := c.members[i]
+	if err := c.Resume(i); err != nil { // A stopped process that shall end is continued.
+		return err
+	}
 	m.mu.Lock()
 	p := m.take()
 	m.mu.Unlock()
@@ -244,6 +254,9 @@ func (c *cluster) Pause(i int) error  { return c.stall(i, true) }
 func (c *cluster) Resume(i int) error { return c.stall(i, false) }
 
 func (c *cluster) stall(i int, stalled bool) error {
+	if stalled && !c.Running(i) || c.members[i].stalled.Swap(stalled) == stalled {
+		return nil
+	}
 	if err := c.freeze(i, stalled); err != nil {
 		return err
 	}

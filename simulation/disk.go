@@ -3,6 +3,7 @@ package simulation
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/annalsdb/annals/internal/vfs"
@@ -29,7 +30,7 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 	return vfs.NewFaulty(disk, func(op vfs.Op) error {
 		select {
 		case <-g.ended:
-			return errEnded
+			return dead()
 		default:
 		}
 		if !op.Kind.Mutates() {
@@ -45,9 +46,23 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 		case <-frozen:
 			return nil
 		case <-g.ended:
-			return errEnded
+			return dead()
 		}
 	})
+}
+
+// dead is where a goroutine gets that learns of the end of its process. Raft's main one is no more,
+// because it panics when it cannot store a term; others get an error.
+func dead() error {
+	var callers [32]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
+	for more := true; more; {
+		var f runtime.Frame
+		if f, more = frames.Next(); f.Function == "github.com/hashicorp/raft.(*Raft).run" {
+			runtime.Goexit()
+		}
+	}
+	return errEnded
 }
 
 func (g *gate) shut() { g.once.Do(func() { close(g.ended) }) }

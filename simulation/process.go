@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/internal/network/memory"
@@ -24,6 +25,7 @@ type process struct {
 	node     *node.Node         // valid after opened, nil when that failed
 	err      error              // as node
 	gone     chan struct{}      // closed when nothing of it runs any more
+	buried   sync.Once
 }
 
 // run opens a node on a disk. failed is called when the node ends by itself, also before it is
@@ -36,6 +38,7 @@ func run(ctx context.Context, o node.Options, disk *vfs.Mem, e *memory.Endpoint,
 		if p.cut() {
 			failed(p, err)
 		}
+		_ = dead()
 	}
 	go func() {
 		defer close(p.opened)
@@ -66,7 +69,7 @@ func (p *process) bury() {
 	if p.node != nil {
 		_ = p.node.Close() // Nothing of it succeeds any more.
 	}
-	close(p.gone)
+	p.buried.Do(func() { close(p.gone) })
 }
 
 // stop asks the node to end and waits.
@@ -79,8 +82,10 @@ func (p *process) stop() error {
 		if p.node != nil {
 			err = p.node.Close()
 		}
-		p.cut()
-		close(p.gone)
+		if !p.cut() {
+			err = errors.Join(errEnded, err) // An error after which it could not continue.
+		}
+		p.buried.Do(func() { close(p.gone) })
 		done <- err
 	}()
 	late := time.NewTimer(stopLimit)
