@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -254,17 +255,25 @@ func (s *Snapshots) restored(ok bool) error {
 	if !ok || snap == nil {
 		return nil
 	}
-	return s.publish(snap)
+	if err := s.publish(snap); err != nil {
+		return s.fail.Fail(err)
+	}
+	return nil
 }
 
-// publish makes a snapshot durable and valid, and removes old ones.
+// publish makes a snapshot durable and valid, and removes old ones. On a full disk nothing becomes of
+// it, and all is as before.
 func (s *Snapshots) publish(snap *snapshot) error {
 	if err := s.fail.Check(); err != nil {
 		return err
 	}
 	defer s.fail.Disk.End(s.fail.Disk.Begin(&hang.Op{Doing: "write snapshot", File: s.path(snap)}))
 	if err := snap.write(s.files, s.dir, s.id); err != nil {
-		return s.fail.Fail(fmt.Errorf("write snapshot in %s: %w", s.dir, err))
+		err = fmt.Errorf("write snapshot in %s: %w", s.dir, err)
+		if errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+		return s.fail.Fail(err)
 	}
 	s.mu.Lock()
 	s.list = append([]*snapshot{snap}, s.list...)

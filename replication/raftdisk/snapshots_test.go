@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -263,4 +264,42 @@ func FuzzDecodeSnapshot(f *testing.F) {
 			t.Error("size is wrong")
 		}
 	})
+}
+
+// A snapshot is not needed: one that a full disk has no room for does not end the node, which would
+// then not even stop in order. One that was received is.
+func TestSnapshotOnAFullDisk(t *testing.T) {
+	for name, received := range map[string]bool{"own": false, "received": true} {
+		t.Run(name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			check.Must(t, mem.MkdirAll("/snapshots"))
+			var fatal error
+			s, err := openSnapshots(mem, "/snapshots", Identity{}, hclog.NewNullLogger(), &FailStop{OnFatal: func(err error) { fatal = err }})
+			check.Must(t, err)
+			take(t, s, 1, true, `{}`)
+			mem.SetCapacity(1)
+			sink := check.Value(s.Create(1, 2, 2, raft.Configuration{}, 1, nil)).Must(t)
+			sink.(*snapshotSink).local = !received
+			check.Must(t, check.Err(io.WriteString(sink, `{}`)))
+			if received {
+				check.Must(t, sink.Close())
+				_, content, openErr := s.Open(sink.ID())
+				check.Must(t, openErr)
+				check.Must(t, content.Close())
+				err = s.restored(true)
+			} else {
+				err = sink.Close()
+			}
+			check.Is(t, err, syscall.ENOSPC)
+			check.Equal(t, fatal != nil, received, "fatal", fatal)
+			if received {
+				return
+			}
+			mem.SetCapacity(0)
+			take(t, s, 3, true, `{}`)
+			if got := listed(t, s); !equal(got, 3, 1) {
+				t.Errorf("snapshots %v", got)
+			}
+		})
+	}
 }
