@@ -57,6 +57,7 @@ type member struct {
 	name, ip string
 	offset   atomic.Int64 // of its clock, in nanoseconds
 	stalled  atomic.Bool  // by Pause
+	breaks   atomic.Int64 // of a million operations on the disk
 	drift    float64
 
 	mu      sync.Mutex
@@ -131,7 +132,7 @@ func (c *cluster) Targets() (list []torture.Target) {
 func (c *cluster) Voters() int { return c.plan.nodes }
 
 func (c *cluster) Can() torture.Abilities {
-	return torture.Abilities{Processes: true, Network: c.plan.nodes > 1, Disk: true, Hang: true}
+	return torture.Abilities{Processes: true, Network: c.plan.nodes > 1, Disk: true, Hang: true, Errors: true}
 }
 
 func (c *cluster) Start(ctx context.Context, i int) error {
@@ -170,7 +171,7 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 		return err
 	}
 	c.trace.add(m.name, "the process starts, with the Raft log in "+string(m.store))
-	m.process = run(ctx, o, m.disk, e, m.failed)
+	m.process = run(ctx, o, m.disk, m.broken, e, m.failed)
 	return nil
 }
 
@@ -336,6 +337,19 @@ func (c *cluster) freeze(i int, frozen bool) error {
 	return nil
 }
 
+func (c *cluster) BreakDisk(i int, share float64) error {
+	m := c.members[i]
+	c.trace.add(m.name, fmt.Sprintf("%.1f %% of what is done with the disk fails", 100*share))
+	m.breaks.Store(int64(share * 1e6))
+	return nil
+}
+
+// broken says whether an operation on the disk is to fail.
+func (m *member) broken() bool {
+	breaks := m.breaks.Load()
+	return breaks > 0 && rand.Int64N(1e6) < breaks
+}
+
 func (c *cluster) SetClock(i int, offset time.Duration) error {
 	c.members[i].offset.Store(int64(offset))
 	return nil
@@ -386,7 +400,7 @@ func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func()
 	ip := c.net.Address(restored)
 	o := c.options(restored, ip, 1)
 	o.Config.Db, o.Config.Index = dir, path.Join(dir, "index")
-	p := run(ctx, o, c.backups, e, func(*process, error) {})
+	p := run(ctx, o, c.backups, func() bool { return false }, e, func(*process, error) {})
 	<-p.opened
 	if p.err != nil {
 		return torture.Target{}, nil, p.err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"syscall"
 
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -21,6 +22,8 @@ type gate struct {
 	ended chan struct{} // closed by shut
 	once  sync.Once
 
+	broken func() bool // by chance
+
 	mu     sync.Mutex
 	frozen chan struct{} // closed when the disk works again; nil while it does
 }
@@ -32,6 +35,9 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 		case <-g.ended:
 			return dead()
 		default:
+		}
+		if op.Kind != vfs.OpClose && op.Kind != vfs.OpUnlock && g.broken() {
+			return syscall.EIO
 		}
 		if !op.Kind.Mutates() {
 			return nil

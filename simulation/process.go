@@ -30,8 +30,8 @@ type process struct {
 
 // run opens a node on a disk. failed is called when the node ends by itself, also before it is
 // open.
-func run(ctx context.Context, o node.Options, disk *vfs.Mem, e *memory.Endpoint, failed func(*process, error)) *process {
-	p := &process{gate: &gate{ended: make(chan struct{})}, endpoint: e, opened: make(chan struct{}), gone: make(chan struct{})}
+func run(ctx context.Context, o node.Options, disk *vfs.Mem, broken func() bool, e *memory.Endpoint, failed func(*process, error)) *process {
+	p := &process{gate: &gate{ended: make(chan struct{}), broken: broken}, endpoint: e, opened: make(chan struct{}), gone: make(chan struct{})}
 	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	o.FS, o.Network = p.gate.files(disk), e
 	o.OnFatal = func(err error) {

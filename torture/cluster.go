@@ -44,6 +44,8 @@ type Cluster interface {
 	// FreezeDisk makes all writes of a node hang, ThawDisk lets them continue.
 	FreezeDisk(node int) error
 	ThawDisk(node int) error
+	// BreakDisk has a share of what a node does with its disk fail, 0 for nothing.
+	BreakDisk(node int, share float64) error
 	// SetClock moves a node's wall clock away from the machine's.
 	SetClock(node int, offset time.Duration) error
 
@@ -66,6 +68,7 @@ type Abilities struct {
 	Network   bool
 	Disk      bool
 	Hang      bool // disks can
+	Errors    bool // of disks
 }
 
 // Shape is the state of a link in one direction; zero is a good link.

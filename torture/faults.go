@@ -27,6 +27,7 @@ type fault struct {
 	network           bool
 	disk              bool
 	hangs             bool // a disk
+	errors            bool // of a disk
 	ends              bool // stops or ends processes
 	// destroys says that the data on a disk are lost.
 	destroys bool
@@ -43,7 +44,7 @@ func (f *fault) length(rng *rand.Rand) time.Duration {
 
 func (f *fault) fits(c Cluster) bool {
 	can := c.Can()
-	return can.Processes && c.Voters() >= f.nodes && (!f.network || can.Network) && (!f.disk || can.Disk) && (!f.hangs || can.Hang)
+	return can.Processes && c.Voters() >= f.nodes && (!f.network || can.Network) && (!f.disk || can.Disk) && (!f.hangs || can.Hang) && (!f.errors || can.Errors)
 }
 
 // allFaults is the list from which --faults chooses.
@@ -67,6 +68,7 @@ func allFaults() []fault {
 		{name: "clock", doc: "a node's wall clock is wrong, by seconds, hours or years", weight: 5, shortest: 2000, longest: 9000, nodes: 1, strike: strikeClock},
 		{name: "disk-hang", doc: "a node's disk hangs: reads work, writes and syncs do not end", weight: 7, shortest: 300, longest: 9000, nodes: 1, hangs: true, strike: strikeDiskHang},
 		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},
+		{name: "disk-errors", doc: "reads, writes and syncs of a disk fail now and then; only simulated", weight: 5, shortest: 300, longest: 5000, nodes: 1, ends: true, disk: true, errors: true, strike: strikeDiskErrors},
 		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(false)},
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
 		{name: "rot", doc: "a byte of a complete chunk changes on the disk of a running node", weight: 8, shortest: 200, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeRot("chunk-[0-9]*.[0-9]*", 1, rotMargin)},
@@ -339,6 +341,17 @@ func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context
 		// Starting one that runs is without effect.
 		return errors.Join(each(nodes, n.c.FreeDisk), each(nodes, func(i int) error { return n.c.Start(ctx, i) }))
 	}, err
+}
+
+func strikeDiskErrors(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	node := n.anyVoter()
+	share := []float64{0.001, 0.01, 0.2, 1}[n.rng.IntN(4)]
+	what := fmt.Sprintf("the disk of %s fails %.1f %% of the time", n.role(node), 100*share)
+	n.diskTrouble.Store(true)
+	return what, func(ctx context.Context) error {
+		defer n.diskTrouble.Store(false)
+		return errors.Join(n.c.BreakDisk(node, 0), n.c.Start(ctx, node))
+	}, n.c.BreakDisk(node, share)
 }
 
 // strikeWipe destroys the disk of one follower. It strikes only when every disk

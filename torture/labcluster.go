@@ -298,6 +298,9 @@ func (c *labCluster) FreeDisk(i int) error              { return c.members[i].ho
 func (c *labCluster) FreezeDisk(i int) error { return c.members[i].host.FreezeDisk() }
 func (c *labCluster) ThawDisk(i int) error   { return c.members[i].host.ThawDisk() }
 
+// BreakDisk is never asked for: the kernel answers for these disks.
+func (c *labCluster) BreakDisk(int, float64) error { return errors.ErrUnsupported }
+
 // clock is the file of a node's clock. It is not on the node's disk, which may be full or hang.
 func (c *labCluster) clock(i int) string {
 	return filepath.Join(c.lab.Dir(), fmt.Sprintf("clock-%d", i))

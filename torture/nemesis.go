@@ -202,6 +202,9 @@ func (n *nemesis) heal(ctx context.Context) error {
 			if n.c.Can().Disk {
 				err = errors.Join(err, n.c.FreeDisk(i))
 			}
+			if n.c.Can().Errors {
+				err = errors.Join(err, n.c.BreakDisk(i, 0))
+			}
 		}
 		n.revive(ctx)
 	}

@@ -24,6 +24,7 @@ type fakeCluster struct {
 	paused map[int]bool
 	full   map[int]bool
 	frozen map[int]bool
+	broken map[int]bool
 	skewed map[int]time.Duration
 	shaped map[cut]Shape
 	struck map[string]int
@@ -31,8 +32,8 @@ type fakeCluster struct {
 
 func newFake(nodes int) *fakeCluster {
 	f := &fakeCluster{
-		nodes: nodes, able: Abilities{Processes: true, Network: true, Disk: true, Hang: true},
-		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, frozen: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]Shape{}, struck: map[string]int{},
+		nodes: nodes, able: Abilities{Processes: true, Network: true, Disk: true, Hang: true, Errors: true},
+		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, frozen: map[int]bool{}, broken: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]Shape{}, struck: map[string]int{},
 	}
 	for i := range nodes {
 		f.runs[i] = true
@@ -135,6 +136,11 @@ func (f *fakeCluster) ThawDisk(i int) error {
 	f.frozen[i] = false
 	return nil
 }
+func (f *fakeCluster) BreakDisk(i int, share float64) error {
+	defer f.note("break")()
+	f.broken[i] = share > 0
+	return f.frees(i)
+}
 func (f *fakeCluster) SetClock(i int, offset time.Duration) error {
 	defer f.note("clock")()
 	f.skewed[i] = offset
@@ -168,8 +174,8 @@ func TestNemesis(t *testing.T) {
 				check.Must(t, n.heal(t.Context()))
 				for i := range nodes {
 					check.Equal(t, c.skewed[i], 0, "node", i, "its clock is wrong by")
-					if !c.runs[i] || c.paused[i] || c.full[i] || c.frozen[i] {
-						t.Errorf("node %d: runs %t, paused %t, disk full %t, frozen %t", i, c.runs[i], c.paused[i], c.full[i], c.frozen[i])
+					if !c.runs[i] || c.paused[i] || c.full[i] || c.frozen[i] || c.broken[i] {
+						t.Errorf("node %d: runs %t, paused %t, disk full %t, frozen %t, broken %t", i, c.runs[i], c.paused[i], c.full[i], c.frozen[i], c.broken[i])
 					}
 				}
 				if len(c.shaped) > 0 {

@@ -20,7 +20,6 @@ const rotMargin = 4096
 // rot is bytes that changed on a disk.
 type rot struct {
 	node   int
-	files  vfs.FS
 	file   string
 	at     int64
 	is     byte
@@ -28,8 +27,8 @@ type rot struct {
 }
 
 // healed says that the file was replaced.
-func (r *rot) healed() (bool, error) {
-	f, err := r.files.Open(r.file)
+func (r *rot) healed(files vfs.FS) (bool, error) {
+	f, err := files.Open(r.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
@@ -60,9 +59,9 @@ func strikeRot(pattern string, spared int, margin int64) func(context.Context, *
 		if len(names) <= spared || err != nil {
 			return "", nil, errNotNow
 		}
-		r := &rot{node: node, files: files, file: filepath.Join(folder, names[n.rng.IntN(len(names)-spared)]), struck: n.line.now()}
+		r := &rot{node: node, file: filepath.Join(folder, names[n.rng.IntN(len(names)-spared)]), struck: n.line.now()}
 		n.rotten.Store(filepath.Base(r.file), true)
-		err = r.change(n.rng.Int64(), margin)
+		err = r.change(files, n.rng.Int64(), margin)
 		// A scavenge or a merge has just replaced it.
 		if errors.Is(err, errNotNow) || errors.Is(err, fs.ErrNotExist) {
 			return "", nil, errNotNow
@@ -96,8 +95,8 @@ func strikeIndexLoss(ctx context.Context, n *nemesis) (string, func(context.Cont
 }
 
 // change changes a bit, chosen by chance, in the file.
-func (r *rot) change(chance, margin int64) error {
-	info, err := r.files.Stat(r.file)
+func (r *rot) change(files vfs.FS, chance, margin int64) error {
+	info, err := files.Stat(r.file)
 	if err != nil {
 		return err
 	}
@@ -105,7 +104,7 @@ func (r *rot) change(chance, margin int64) error {
 		return errNotNow
 	}
 	r.at = margin + (chance&(1<<60-1))%(info.Size()-2*margin)
-	r.is, err = flipBit(r.files, r.file, 8*r.at+chance>>60)
+	r.is, err = flipBit(files, r.file, 8*r.at+chance>>60)
 	return err
 }
 
@@ -114,7 +113,8 @@ func (n *nemesis) sound() (bool, error) {
 	if n.rot == nil {
 		return true, nil
 	}
-	whole, err := n.rot.healed()
+	files, _ := n.c.Disk(n.rot.node) // A power cut leaves another one.
+	whole, err := n.rot.healed(files)
 	if whole {
 		n.line.add(happenedNode, "%s has healed %s after %s", nodeName(n.rot.node), filepath.Base(n.rot.file), seconds(n.line.now()-n.rot.struck))
 		n.rot = nil
