@@ -72,7 +72,7 @@ func allFaults() []fault {
 		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(false)},
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
 		{name: "rot", doc: "a byte of a complete chunk changes on the disk of a running node", weight: 8, shortest: 200, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeRot("chunk-[0-9]*.[0-9]*", 1, rotMargin)},
-		{name: "index-rot", doc: "a byte of a table of postings changes on the disk of a running node", weight: 5, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot("index/postings/*-*[0-9a-f]", 0, 0)},
+		{name: "index-rot", doc: "a byte of a table of postings changes on the disk of a running node", weight: 5, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(postingsTables, 0, 0)},
 		{name: "index-loss", doc: "a node is stopped or killed, and its index of postings removed", weight: 4, shortest: 50, longest: 3000, nodes: 1, ends: true, strike: strikeIndexLoss},
 		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, strike: strikeReplica},
 	}

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"testing"
 
@@ -26,6 +27,16 @@ func TestKindsOfFiles(t *testing.T) {
 		"annals.format":                 "other file",
 	} {
 		check.Equal(t, kindOfFile(rel), want, rel)
+	}
+}
+
+// TestTablesOfPostings: index-rot strikes nothing that lies next to tables.
+func TestTablesOfPostings(t *testing.T) {
+	for name, want := range map[string]bool{
+		"6b1f8a3e-3d0f-4c5e-9a39-9f5f4a3c1a01": true, "6b1f8a3e-3d0f-4c5e-9a39-9f5f4a3c1a01.bloomfilter": false,
+		"6b1f8a3e-3d0f-4c5e-9a39-9f5f4a3c1a01.tmp": false, "indexmap": false, "names": false, "stream-existence": false,
+	} {
+		check.Equal(t, check.Value(path.Match(postingsTables, "index/postings/"+name)).Must(t), want, name)
 	}
 }
 

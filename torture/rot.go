@@ -17,6 +17,9 @@ import (
 // rotMargin is left alone at both ends of a chunk: without what stands there a node does not start.
 const rotMargin = 4096
 
+// postingsTables is the pattern of the tables of postings, which are named by a GUID.
+const postingsTables = "index/postings/????????-*[0-9a-f]"
+
 // rot is bytes that changed on a disk.
 type rot struct {
 	node   int
