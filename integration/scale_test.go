@@ -15,7 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -37,14 +36,12 @@ var (
 // scaleLimit bounds each step of a large measurement.
 const scaleLimit = 2 * time.Hour
 
-// scaled is a node whose size is measured, and the table of its figures.
+// scaled is a node whose size is measured.
 type scaled struct {
 	*testkit.Process
 	t       *testing.T
 	dir     string
 	streams int
-	table   bytes.Buffer
-	rows    *tabwriter.Writer
 }
 
 // TestLongScale fills a node, and prints what its events cost: memory, files, and the time of what
@@ -57,7 +54,7 @@ func TestLongScale(t *testing.T) {
 	if s.streams == 0 {
 		s.streams = max(1, *scaleEvents/1000)
 	}
-	s.rows = tabwriter.NewWriter(&s.table, 0, 0, 2, ' ', 0)
+	fmt.Printf("%s events of %d bytes, %s streams, one tag each\n", grouped(*scaleEvents), *scaleSize, grouped(s.streams))
 	s.start("--run-projections=All")
 	s.empty()
 	s.fill()
@@ -74,13 +71,11 @@ func TestLongScale(t *testing.T) {
 	s.scavenged()
 	s.files("files after the scavenge")
 	s.Stop()
-	check.Must(t, s.rows.Flush())
-	fmt.Printf("%s events of %d bytes, %s streams, one tag each\n%s", grouped(*scaleEvents), *scaleSize, grouped(s.streams), s.table.String())
 }
 
-// row adds a figure to the table.
+// row prints a figure as soon as it is there.
 func (s *scaled) row(what, figure string, args ...any) {
-	fmt.Fprintf(s.rows, "%s\t%s\n", what, fmt.Sprintf(figure, args...))
+	fmt.Printf("%-74s %s\n", what, fmt.Sprintf(figure, args...))
 }
 
 // grouped is a number with commas.
