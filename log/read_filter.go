@@ -16,29 +16,31 @@ import (
 const (
 	mostLists = 256 // of postings, to find what a filter chooses
 	listCost  = 8   // records that could be looked at while a list is begun
-	matchTime = 20 * time.Millisecond
+	matchTime = 100 * time.Millisecond
 )
 
 // choosing says how a filtered read of the log decides how it finds its events.
 type choosing struct {
 	part int64 // bytes of log that a decision is for
 	few  int64 // bytes of log that are looked at without one
+	// items that each page looks at without one, up to eight times as many if it is large: a page
+	// that they fill is cheaper than the begin of a list
+	first int
 	// pays reports whether it is cheaper to look at so many records that the index names than at
 	// so many that there are.
 	pays func(named, records int64) bool
 }
 
 func newChoosing() choosing {
-	return choosing{part: 32 << 20, few: 256 << 10, pays: func(named, records int64) bool { return 4*named < records }}
+	return choosing{part: 32 << 20, few: 256 << 10, first: 1000, pays: func(named, records int64) bool { return 4*named < records }}
 }
 
 // found is what a reader with a filter found out, and keeps from page to page.
 type found struct {
 	index      *postings.Index
 	generation uint64   // of the names when they were looked up
-	upTo       int64    // of the log, whose names there were then
+	upTo       int64    // of the log, whose names there were then; 0: they could not be
 	hashes     []uint64 // all that is chosen up to there is posted under one of them
-	isWhole    bool     // that is so
 
 	from, to int64 // places of the log for which it is decided
 	byIndex  bool
@@ -54,8 +56,9 @@ type seeker struct {
 	end      int64 // of what the page may show
 	at       int64 // the next item begins there, or later; backward: it ends there, or before
 	placed   bool  // the cursor stands there
-	begun    bool
-	leapt    bool // the index was used
+	first    int   // items to look at in turn
+	scanned  int   // those that were
+	leapt    bool  // the index was used
 	spared   int64
 
 	cu      cursor
@@ -66,6 +69,11 @@ type seeker struct {
 func (rd *Reader) newSeeker(v view, page *event.AllPage, r *event.AllRead) *seeker {
 	s := &seeker{rd: rd, names: r.Names, backward: r.Backward, end: page.LogEnd, at: page.From, cu: cursor{v: v}}
 	if s.names != nil {
+		most := 8 * rd.choosing.first
+		if r.MaxScan > 0 {
+			most = min(most, r.MaxScan/8)
+		}
+		s.first = max(1, min(max(rd.choosing.first, 8*r.Count), most))
 		generation, _ := rd.postings.Now()
 		var ok bool
 		if s.found, ok = s.names.Kept.(*found); !ok || s.found.index != rd.postings || s.found.generation != generation {
@@ -80,7 +88,7 @@ func (rd *Reader) newSeeker(v view, page *event.AllPage, r *event.AllRead) *seek
 // the start (backward) of the log. The first item is always the nearest: it shows whether there is
 // one at a position that came from outside.
 func (s *seeker) next() (chunkfile.Item, int64, error) {
-	for s.begun && s.decide() {
+	for s.scanned >= s.first && s.decide() {
 		from := s.at
 		if s.backward {
 			from--
@@ -117,7 +125,7 @@ func (s *seeker) next() (chunkfile.Item, int64, error) {
 		s.at = far
 		return it, position, nil
 	}
-	s.begun = true
+	s.scanned++
 	return s.scan()
 }
 
@@ -192,10 +200,15 @@ func (s *seeker) choose() (byIndex bool) {
 	}
 	if f.upTo < f.to && (s.backward || f.upTo <= s.at) {
 		f.generation, f.upTo = s.rd.postings.Now()
-		f.hashes, f.isWhole = s.look()
+		var ok bool
+		f.hashes, ok = s.look()
+		// Names that went away meanwhile may be lacking.
+		if generation, _ := s.rd.postings.Now(); !ok || generation != f.generation {
+			f.upTo = 0 // For this part of the log alone: it may have been bad luck.
+		}
 		s.walk = nil
 	}
-	if !f.isWhole || f.upTo < f.to && s.backward || f.upTo <= s.at && !s.backward {
+	if f.upTo < f.to && s.backward || f.upTo <= s.at && !s.backward {
 		return false
 	}
 	f.to = min(f.to, f.upTo)

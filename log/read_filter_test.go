@@ -1,9 +1,12 @@
 package eventlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -263,6 +266,7 @@ func TestFilterChoosesTheCheaperWay(t *testing.T) {
 		}
 	}
 	allPosted(t, l)
+	l.Reads.choosing.first = 100
 	for _, c := range []struct {
 		name    string
 		names   *event.FilterNames
@@ -391,4 +395,85 @@ func BenchmarkFilteredRead(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestFilterWithDamagedNames has a bit of a name change on the disk of a node that runs: the filter
+// finds its events, and the names are made again.
+func TestFilterWithDamagedNames(t *testing.T) {
+	for name, find := range map[string]func(l *Log){
+		"by a filter": func(*Log) {},
+		"by a check":  func(l *Log) { check.Must(t, l.postings.Check(func(int64) error { return nil })) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(vfs.OS)
+			o.Dir = t.TempDir()
+			o.IndexDir = filepath.Join(o.Dir, "index")
+			l, m := mustOpen(t, o), newModel()
+			write(t, l, m.frame(false, testEvent{stream: "a-1", typ: "Placed"}), m.frame(false, testEvent{stream: "a-1", typ: "Rare"}))
+			allPosted(t, l)
+			l.Reads.choosing = choosing{part: 1 << 30, pays: func(int64, int64) bool { return true }}
+			check.Must(t, l.postings.Flush(-1))
+			changed := 0
+			for _, file := range check.Value(filepath.Glob(filepath.Join(o.IndexDir, "postings", "names", "*"))).Must(t) {
+				if at := bytes.Index(check.Value(os.ReadFile(file)).Must(t), []byte("Rare")); at >= 0 {
+					f := check.Value(os.OpenFile(file, os.O_WRONLY, 0)).Must(t)
+					check.Must(t, check.Err(f.WriteAt([]byte("S"), int64(at))))
+					check.Must(t, f.Close())
+					changed++
+				}
+			}
+			check.Equal(t, changed, 1, "files with the name")
+			find(l)
+			names := prefixes("Rare")
+			page := check.Value(l.Reads.ReadAll(event.AllRead{Count: 100, Filter: (&match.Filter{Names: names}).Takes, Names: &event.FilterNames{NameFilter: names}})).Must(t)
+			check.Equal(t, len(page.Events), 1, "events of a type whose name is damaged")
+			allPosted(t, l)
+			found, ok := l.postings.Find(label.Type, "")
+			check.Equal(t, fmt.Sprint(found, ok), "[Placed Rare] true", "names after that")
+			closeLog(t, l)
+		})
+	}
+}
+
+// matchHook is called once, with a name that a filter is to match.
+type matchHook struct {
+	*match.Names
+	hook func()
+}
+
+func (h *matchHook) Match(name string) (bool, error) {
+	if hook := h.hook; hook != nil {
+		h.hook = nil
+		hook()
+	}
+	return h.Names.Match(name)
+}
+
+// TestFilterWhileNamesAreCleared has all names go away while a filter looks them up.
+func TestFilterWhileNamesAreCleared(t *testing.T) {
+	m := newModel()
+	var frames []testFrame
+	for i := range 80 {
+		e := testEvent{stream: "a-1", typ: "T", data: strings.Repeat("d", 100)}
+		if i == 20 {
+			e.typ = "Rare"
+		}
+		frames = append(frames, m.frame(i == 40 || i == 79, e))
+	}
+	from, to := emptyLog(t), emptyLog(t)
+	write(t, from, frames...)
+	write(t, to, frames[:41]...)
+	check.Must(t, from.Sync())
+	to.Reads.choosing = choosing{part: 1 << 30, pays: func(int64, int64) bool { return true }}
+	file := chunkFrom(t, from, to, 1)
+	h := &matchHook{Names: prefixes("Rare"), hook: func() {
+		release := to.postings.Hold()
+		defer release()
+		check.Must(t, to.Transfer.InstallChunk(file))
+		check.Must(t, to.postings.Scavenge(t.Context(), index.ScavengeOptions{Keep: to.Chunks.Backs}))
+	}}
+	page := check.Value(to.Reads.ReadAll(event.AllRead{Count: 1000, Filter: (&match.Filter{Names: h.Names}).Takes, Names: &event.FilterNames{NameFilter: h}})).Must(t)
+	check.Equal(t, len(page.Events), 1, "events that are found meanwhile")
+	closeLog(t, from)
+	closeLog(t, to)
 }

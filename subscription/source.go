@@ -34,6 +34,7 @@ type source struct {
 	index  *event.Query       // or an index, which is a part of the log
 	chosen *event.FilterNames // by the filter of the group
 	passed int                // records that the filter left out, below passWindow after a page
+	spared int64              // bytes that were passed over, below passBytes after a page
 	// begun is the position of the log after which reading resumed, -1: it began where the group
 	// does.
 	begun int64
@@ -103,8 +104,10 @@ func (s *source) read(ctx context.Context, from int64, room int) (b batch, err e
 		b.known = page.Events[n-1].Position
 	}
 	b.events = slices.DeleteFunc(b.events, s.isOwn)
-	b.passed, b.progress = at.Seen, int64(s.passed/passWindow)+page.Spared/passBytes
+	s.spared += page.Spared
+	b.passed, b.progress = at.Seen, int64(s.passed/passWindow)+s.spared/passBytes
 	s.passed %= passWindow
+	s.spared %= passBytes
 	return b, nil
 }
 

@@ -427,6 +427,22 @@ func (l *List) parts() []part {
 	return append(all, l.last)
 }
 
+// Check compares the files with their checksums, unless they have more than so many bytes: then it is
+// not ok. A mismatch is an *event.Corruption.
+func (l *List) Check(most int64) (ok bool, err error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, s := range l.segments {
+		if most -= int64(len(s.data)); most < 0 {
+			return false, nil
+		}
+		if err := s.check(filepath.Join(l.opt.Dir, s.file)); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // ByName gives f the names that begin with a prefix, in order, starting after one of them ("": from
 // the first). It ends when f says false. The memory of a name is only valid during the call.
 func (l *List) ByName(prefix, after string, f func(name []byte) bool) {

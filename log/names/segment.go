@@ -108,7 +108,15 @@ type segment struct {
 	part
 	file  string
 	level int
+	data  []byte       // all of the file
 	close func() error // lets go of the bytes
+}
+
+func (s *segment) check(path string) error {
+	if end := len(s.data) - offsetSize; xxh3.Hash(s.data[:end]) != le.Uint64(s.data[end:]) {
+		return corrupt(path, "its checksum does not match")
+	}
+	return nil
 }
 
 // writeSegment makes a segment of neighbouring parts, the oldest first.
@@ -183,23 +191,20 @@ func openSegment(fsys vfs.FS, dir, name string, level int) (_ *segment, err erro
 	if size < int64(len(magic)+footSize) {
 		return nil, corrupt(path, "it is too short")
 	}
-	s := &segment{file: name, level: level}
 	data, release, err := chunkfile.Whole(f, size)
 	if err != nil {
 		return nil, err
 	}
-	s.close = release
+	s := &segment{file: name, level: level, data: data, close: release}
 	foot := data[size-footSize:]
 	body, entries := data[len(magic):size-footSize], le.Uint64(foot)
 	switch {
 	case string(data[:len(magic)]) != magic:
 		err = corrupt(path, "it is not a file of names")
-	case xxh3.Hash(data[:size-offsetSize]) != le.Uint64(foot[offsetSize:]):
-		err = corrupt(path, "its checksum does not match")
 	case entries > uint64(len(body)) || (uint64(len(body))-entries)%offsetSize != 0:
 		err = corrupt(path, "its parts do not fit")
 	}
-	if err != nil {
+	if err = errors.Join(s.check(path), err); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	s.entries, s.sorted = body[:entries], body[entries:]

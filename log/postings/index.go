@@ -409,10 +409,12 @@ func (x *Index) Pin() (*index.Pin, error) {
 
 // Check compares all files with their checksums. What is damaged is built again.
 func (x *Index) Check(pause func(bytes int64) error) error {
+	var err error
 	if current := x.current.Load(); current.usable() {
-		return index.Check(current.Index, pause)
+		err = index.Check(current.Index, pause)
 	}
-	return nil
+	x.checkNames()
+	return err
 }
 
 // Faulted is index.Faulted.

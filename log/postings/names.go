@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"math"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -36,6 +37,8 @@ const (
 	maxGone = 1 << 18
 	// maxFound bounds the names that are looked through at once.
 	maxFound = namesInMemory
+	// maxChecked bounds the bytes of files that are compared with their checksums for that.
+	maxChecked = 32 << 20
 )
 
 // dictionary has the names of all categories and types up to its mark. It may have names of which
@@ -49,7 +52,7 @@ type dictionary struct {
 	seeds [label.Type + 1]maphash.Seed
 	seen  [namesSeen]atomic.Uint64
 
-	listMu sync.Mutex // held while the list changes, across input and output
+	listMu sync.RWMutex // held while the list changes, across input and output
 	// nil: it could not be opened, and there are no names until the next start. Then the mark is
 	// after every log, so that nothing waits for a list.
 	list     *names.List
@@ -232,8 +235,13 @@ func (d *dictionary) clear() error {
 	if d.list == nil {
 		return d.opt.FS.RemoveAll(d.opt.Dir)
 	}
-	d.forget()
+	return d.clearLocked()
+}
+
+// clearLocked is called with listMu held.
+func (d *dictionary) clearLocked() error {
 	d.mu.Lock()
+	d.forgetLocked()
 	d.mark, d.pending, d.bytes, d.settled = names.Mark{}, nil, 0, 0
 	d.mu.Unlock()
 	return d.list.Clear()
@@ -244,6 +252,10 @@ func (d *dictionary) clear() error {
 func (d *dictionary) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.forgetLocked()
+}
+
+func (d *dictionary) forgetLocked() {
 	d.generation.Add(1)
 	for i := range d.seen {
 		d.seen[i].Store(0)
@@ -335,20 +347,61 @@ func (d *dictionary) listed(kind label.Kind, prefix, after string, count int) (f
 // Now returns a number that changes when names are cleared away or come back, and the end up to
 // which names that are looked up later include those of all events.
 func (x *Index) Now() (generation uint64, end int64) {
-	generation = x.names.generation.Load()
-	return generation, x.names.end()
+	x.names.mu.Lock()
+	defer x.names.mu.Unlock()
+	return x.names.generation.Load(), x.names.mark.Position
 }
 
 // Find returns the names of a kind that begin with a prefix. It is not ok if there are more than
-// maxFound, or while the list is being rewritten.
+// maxFound, or too many in all to make sure that they are undamaged, or while the list is being
+// rewritten.
 func (x *Index) Find(kind label.Kind, prefix string) (found []string, ok bool) {
-	// An error, as of a full disk, keeps names from the list. The next flush says why.
-	_ = x.names.unlessBusy(func() error {
-		found = x.names.listed(kind, prefix, "", maxFound+1)
-		ok = len(found) <= maxFound
-		return nil
+	d := x.names
+	if !d.listMu.TryRLock() {
+		return nil, false
+	}
+	found, ok, err := d.find(kind, prefix)
+	d.listMu.RUnlock()
+	if err != nil {
+		x.checkNames()
+	}
+	return found, ok && err == nil
+}
+
+// find finds names in the list and among those that wait for it. It runs under listMu.
+func (d *dictionary) find(kind label.Kind, prefix string) (found []string, ok bool, err error) {
+	if d.list == nil {
+		return nil, false, nil
+	}
+	if ok, err = d.list.Check(maxChecked); !ok {
+		return nil, false, err
+	}
+	found = d.listed(kind, prefix, "", maxFound+1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range d.pending {
+		if strings.HasPrefix(name, nameOf(kind, prefix)) {
+			found = append(found, name[1:])
+		}
+	}
+	return found, len(found) <= maxFound, nil
+}
+
+// checkNames compares the list with its checksums. If it is damaged all names are dropped, to be
+// read from the log again.
+func (x *Index) checkNames() {
+	d := x.names
+	err := d.unlessBusy(func() error {
+		_, err := d.list.Check(math.MaxInt64)
+		if event.IsCorruption(err) {
+			x.o.Logger.Warn("the list of names of categories and types is damaged, it is made again", logkey.Error, err)
+			return errors.Join(errNamesLack, d.clearLocked())
+		}
+		return err
 	})
-	return found, ok
+	if errors.Is(err, errNamesLack) {
+		x.behind()
+	}
 }
 
 // Count counts the postings of a hash from..to (both included).
