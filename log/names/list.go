@@ -427,8 +427,8 @@ func (l *List) parts() []part {
 	return append(all, l.last)
 }
 
-// Check compares the files with their checksums, unless they have more than so many bytes: then it is
-// not ok. A mismatch is an *event.Corruption.
+// Check compares the files with their checksums, unless they have more than so many bytes: then it
+// is not ok. A mismatch is an *event.Corruption.
 func (l *List) Check(most int64) (ok bool, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
