@@ -261,8 +261,8 @@ func (s *Snapshots) restored(ok bool) error {
 	return nil
 }
 
-// publish makes a snapshot durable and valid, and removes old ones. On a full disk nothing becomes of
-// it, and all is as before.
+// publish makes a snapshot durable and valid, and removes old ones. On a full disk nothing becomes
+// of it, and all is as before.
 func (s *Snapshots) publish(snap *snapshot) error {
 	if err := s.fail.Check(); err != nil {
 		return err
