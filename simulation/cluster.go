@@ -171,20 +171,21 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 		return err
 	}
 	c.trace.add(m.name, "the process starts, with the Raft log in "+string(m.store))
-	m.process = run(ctx, o, m.disk, m.broken, e, m.failed)
+	m.process = run(ctx, o, m.disk, &gate{ended: make(chan struct{}), broken: m.broken, syncs: c.syncs}, e, m.failed)
 	return nil
 }
 
 // failed takes note of a node that ended by itself.
 func (m *member) failed(p *process, err error) {
 	m.c.trace.add(m.name, "the process ends by itself: "+err.Error())
+	m.mu.Lock()
+	surprise := m.process == p
+	if surprise {
+		m.process, m.last = nil, p
+	}
+	m.leaveDisk(vfs.CrashOptions{All: true})
+	m.mu.Unlock()
 	m.c.owned.Go(func() {
-		m.mu.Lock()
-		surprise := m.process == p
-		if surprise {
-			m.process, m.last = nil, p
-		}
-		m.mu.Unlock()
 		if surprise {
 			m.c.ended(m.index, 1, m.c.trace.tail(m.name, shownLines))
 		}
@@ -226,10 +227,16 @@ func (c *cluster) Kill(i int) error {
 	if p.cut() {
 		c.owned.Go(p.bury)
 	}
-	if power {
-		m.disk = m.disk.CrashClone(vfs.CrashOptions{Rand: m.rng})
-	}
+	m.leaveDisk(vfs.CrashOptions{Rand: m.rng, All: !power})
 	return nil
+}
+
+// leaveDisk leaves the disk to a process that has ended, and gives the next one a copy. m.mu is
+// held.
+func (m *member) leaveDisk(o vfs.CrashOptions) {
+	old := m.disk
+	m.disk = old.CrashClone(o)
+	old.SetCapacity(0)
 }
 
 func (c *cluster) Terminate(_ context.Context, i int) error {
@@ -344,6 +351,11 @@ func (c *cluster) BreakDisk(i int, share float64) error {
 	return nil
 }
 
+// syncs returns how long a sync takes.
+func (c *cluster) syncs() time.Duration {
+	return c.plan.sync/2 + time.Duration(rand.Int64N(int64(c.plan.sync)))
+}
+
 // broken says whether an operation on the disk is to fail.
 func (m *member) broken() bool {
 	breaks := m.breaks.Load()
@@ -400,7 +412,7 @@ func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func()
 	ip := c.net.Address(restored)
 	o := c.options(restored, ip, 1)
 	o.Config.Db, o.Config.Index = dir, path.Join(dir, "index")
-	p := run(ctx, o, c.backups, func() bool { return false }, e, func(*process, error) {})
+	p := run(ctx, o, c.backups, &gate{ended: make(chan struct{}), broken: func() bool { return false }, syncs: c.syncs}, e, func(*process, error) {})
 	<-p.opened
 	if p.err != nil {
 		return torture.Target{}, nil, p.err

@@ -1,11 +1,11 @@
 package simulation
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -13,16 +13,16 @@ import (
 // diskSize is how many bytes a disk holds. It takes the memory of what is used of it.
 const diskSize = 1 << 30
 
-// errEnded is what a process gets from its disk after its end.
-var errEnded = errors.New("this process has ended")
-
-// gate is the way of one process to its disk. It is shut when the process ends, so that nothing of
-// it reaches the disk of the next one.
+// gate is the way of one process to its disk, where faults of the disk strike. After the end of the
+// process none does: it has a disk of its own then, so that all that it still does succeeds and
+// changes nothing. That matters because raft panics when it cannot store a term.
 type gate struct {
 	ended chan struct{} // closed by shut
 	once  sync.Once
 
-	broken func() bool // by chance
+	// whether an operation fails, and how long a sync takes, by chance
+	broken func() bool
+	syncs  func() time.Duration
 
 	mu     sync.Mutex
 	frozen chan struct{} // closed when the disk works again; nil while it does
@@ -33,7 +33,7 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 	return vfs.NewFaulty(disk, func(op vfs.Op) error {
 		select {
 		case <-g.ended:
-			return dead()
+			return nil
 		default:
 		}
 		if op.Kind != vfs.OpClose && op.Kind != vfs.OpUnlock && g.broken() {
@@ -41,6 +41,14 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 		}
 		if !op.Kind.Mutates() {
 			return nil
+		}
+		if op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncDir {
+			done := time.NewTimer(g.syncs())
+			defer done.Stop()
+			select {
+			case <-done.C:
+			case <-g.ended:
+			}
 		}
 		g.mu.Lock()
 		frozen := g.frozen
@@ -50,16 +58,14 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 		}
 		select {
 		case <-frozen:
-			return nil
 		case <-g.ended:
-			return dead()
 		}
+		return nil
 	})
 }
 
-// dead is where a goroutine gets that learns of the end of its process. Raft's main one is no more,
-// because it panics when it cannot store a term; others get an error.
-func dead() error {
+// endRaft ends the goroutine if it is raft's main one, which would panic next.
+func endRaft() {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for more := true; more; {
@@ -68,7 +74,6 @@ func dead() error {
 			runtime.Goexit()
 		}
 	}
-	return errEnded
 }
 
 func (g *gate) shut() { g.once.Do(func() { close(g.ended) }) }

@@ -21,6 +21,7 @@ type plan struct {
 	stores         []config.LogStore // of the Raft logs, node by node
 	link           memory.Link       // between any two hosts, without a fault
 	drift          float64           // of the worst clock, in seconds a second
+	sync           time.Duration     // of a file or a folder
 	postingsMemory int               // bytes
 	memTable       int               // entries of the index
 }
@@ -54,6 +55,7 @@ func newPlan(o Options) *plan {
 	if rng.IntN(2) == 0 {
 		p.drift = 1e-4 * rng.Float64() // 100 parts in a million are a bad clock.
 	}
+	p.sync = time.Duration(50+rng.IntN(5000)) * time.Microsecond
 	p.postingsMemory, p.memTable = 32<<10+rng.IntN(256<<10), 500+rng.IntN(5000)
 
 	// Some clusters are never at rest, others for minutes.
@@ -64,6 +66,9 @@ func newPlan(o Options) *plan {
 		Writers: 1 + few(3), Erasers: few(1), Shedders: few(1), Transfers: few(2), Deciders: few(2), Indexers: few(1),
 		Visitors: few(1), Subscribers: few(2), Consumers: few(3),
 		Scavenges: few(1) == 0, Projections: few(2) == 0, Backups: few(1) == 0, Redactions: few(1) == 0,
+	}
+	if rng.IntN(5) == 0 { // Clients get in each other's way.
+		p.Rate, p.Writers, p.Transfers, p.Deciders = 20*p.Rate, 4, 3, 4
 	}
 	return p
 }
@@ -80,6 +85,6 @@ func (p *plan) String() string {
 	for _, s := range p.stores {
 		kinds = append(kinds, string(s))
 	}
-	return fmt.Sprintf("seed %d: %s on %d nodes, Raft logs in %s; %s from host to host; pauses %.0f times as long",
-		p.seed, p.Length, p.nodes, strings.Join(kinds, ", "), p.link.Latency, p.Slow)
+	return fmt.Sprintf("seed %d: %s on %d nodes, Raft logs in %s; %s from host to host, %s for a sync; pauses %.0f times as long",
+		p.seed, p.Length, p.nodes, strings.Join(kinds, ", "), p.link.Latency, p.sync, p.Slow)
 }

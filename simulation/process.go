@@ -30,15 +30,15 @@ type process struct {
 
 // run opens a node on a disk. failed is called when the node ends by itself, also before it is
 // open.
-func run(ctx context.Context, o node.Options, disk *vfs.Mem, broken func() bool, e *memory.Endpoint, failed func(*process, error)) *process {
-	p := &process{gate: &gate{ended: make(chan struct{}), broken: broken}, endpoint: e, opened: make(chan struct{}), gone: make(chan struct{})}
+func run(ctx context.Context, o node.Options, disk *vfs.Mem, g *gate, e *memory.Endpoint, failed func(*process, error)) *process {
+	p := &process{gate: g, endpoint: e, opened: make(chan struct{}), gone: make(chan struct{})}
 	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	o.FS, o.Network = p.gate.files(disk), e
 	o.OnFatal = func(err error) {
 		if p.cut() {
 			failed(p, err)
 		}
-		_ = dead()
+		endRaft()
 	}
 	go func() {
 		defer close(p.opened)
@@ -67,7 +67,7 @@ func (p *process) cut() bool {
 func (p *process) bury() {
 	<-p.opened
 	if p.node != nil {
-		_ = p.node.Close() // Nothing of it succeeds any more.
+		_ = p.node.Close() // Whatever it says, no one hears of it.
 	}
 	p.buried.Do(func() { close(p.gone) })
 }
@@ -83,7 +83,7 @@ func (p *process) stop() error {
 			err = p.node.Close()
 		}
 		if !p.cut() {
-			err = errors.Join(errEnded, err) // An error after which it could not continue.
+			err = errors.Join(errors.New("it ended by itself meanwhile"), err)
 		}
 		p.buried.Do(func() { close(p.gone) })
 		done <- err

@@ -299,3 +299,17 @@ func TestCrashCloneOfPlainMemPanics(t *testing.T) {
 	}()
 	vfs.NewMem().CrashClone(vfs.CrashOptions{})
 }
+
+// TestCrashCloneOfAll: the end of a process alone loses nothing, and what comes later is not in the
+// clone.
+func TestCrashCloneOfAll(t *testing.T) {
+	m := vfs.NewCrashMem()
+	check.Must(t, m.MkdirAll("/d"))
+	f := check.Value(m.Create("/d/a")).Must(t)
+	check.Must(t, check.Err(f.WriteAt([]byte("not synced"), 0)))
+	clone := m.CrashClone(vfs.CrashOptions{All: true})
+	check.Must(t, check.Err(f.WriteAt([]byte("later"), 0)))
+	for _, files := range []*vfs.Mem{clone, clone.CrashClone(vfs.CrashOptions{})} {
+		check.Equal(t, string(check.Value(vfs.ReadFile(files, "/d/a")).Must(t)), "not synced")
+	}
+}
