@@ -48,6 +48,7 @@ type cluster struct {
 	backups *vfs.Mem
 	owned   sync.WaitGroup
 	crashes atomic.Int64 // power cuts
+	lost    atomic.Int64 // processes that do not end
 }
 
 // member is a host and the node on it.
@@ -179,6 +180,9 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 func (m *member) failed(p *process, err error) {
 	m.c.trace.add(m.name, "the process ends by itself: "+err.Error())
 	m.mu.Lock()
+	if p.lost {
+		m.c.lost.Add(1)
+	}
 	surprise := m.process == p
 	if surprise {
 		m.process, m.last = nil, p

@@ -64,16 +64,19 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 	})
 }
 
-// endRaft ends the goroutine if it is raft's main one, which would panic next.
-func endRaft() {
+// raftPanics reports whether raft panics when this goroutine learns that its disk failed.
+func raftPanics() bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for more := true; more; {
 		var f runtime.Frame
-		if f, more = frames.Next(); f.Function == "github.com/hashicorp/raft.(*Raft).run" {
-			runtime.Goexit()
+		f, more = frames.Next()
+		switch f.Function {
+		case "github.com/hashicorp/raft.(*Raft).setCurrentTerm", "github.com/hashicorp/raft.(*Raft).processLogs":
+			return true
 		}
 	}
+	return false
 }
 
 func (g *gate) shut() { g.once.Do(func() { close(g.ended) }) }

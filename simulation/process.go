@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ type process struct {
 	err      error              // as node
 	gone     chan struct{}      // closed when nothing of it runs any more
 	buried   sync.Once
+	// lost says that raft's main goroutine is no more, so that others wait for it for ever: the process
+	// ends at the end of the simulation.
+	lost bool
 }
 
 // run opens a node on a disk. failed is called when the node ends by itself, also before it is
@@ -35,10 +39,14 @@ func run(ctx context.Context, o node.Options, disk *vfs.Mem, g *gate, e *memory.
 	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	o.FS, o.Network = p.gate.files(disk), e
 	o.OnFatal = func(err error) {
+		panics := raftPanics()
 		if p.cut() {
+			p.lost = panics
 			failed(p, err)
 		}
-		endRaft()
+		if panics {
+			runtime.Goexit()
+		}
 	}
 	go func() {
 		defer close(p.opened)
@@ -66,7 +74,7 @@ func (p *process) cut() bool {
 // bury waits for the goroutines of a process that was cut off.
 func (p *process) bury() {
 	<-p.opened
-	if p.node != nil {
+	if p.node != nil && !p.lost {
 		_ = p.node.Close() // Whatever it says, no one hears of it.
 	}
 	p.buried.Do(func() { close(p.gone) })

@@ -45,18 +45,27 @@ const lastCalls = 2 * time.Minute
 // Run simulates one cluster. An error means that it could not be run.
 func Run(o Options) (r Result, err error) {
 	began := time.Now()
-	if inside := inBubble(func() {
-		r, err = live(newPlan(o))
-		<-time.After(lastCalls)
-	}); inside != nil {
+	ended, ever := make(chan error, 1), make(chan struct{})
+	go func() {
+		ended <- inBubble(func() {
+			var lost bool
+			if r, lost, err = live(newPlan(o)); lost {
+				// This is not a channel of the bubble: its time stands still.
+				ended <- nil
+				<-ever
+			}
+			<-time.After(lastCalls)
+		})
+	}()
+	if inside := <-ended; inside != nil {
 		return r, inside
 	}
 	r.Took = time.Since(began)
 	return r, err
 }
 
-// live lets a cluster live, in a bubble.
-func live(p *plan) (Result, error) {
+// live lets a cluster live, in a bubble. It reports whether goroutines are left that never end.
+func live(p *plan) (Result, bool, error) {
 	c := newCluster(p)
 	p.Dial = c.dial
 	p.Create = func(ended func(node, code int, tail string)) (torture.Cluster, error) {
@@ -66,7 +75,7 @@ func live(p *plan) (Result, error) {
 	s, err := p.Run(context.Background())
 	r := Result{Plan: p.String(), Summary: s, Virtual: time.Since(c.trace.start), Crashes: c.crashes.Load()}
 	if err != nil {
-		return r, fmt.Errorf("%s: %w\n%s", p, err, c.trace)
+		return r, c.lost.Load() > 0, fmt.Errorf("%s: %w\n%s", p, err, c.trace)
 	}
 	failed := s.Failed()
 	if gap := time.Duration(s.LongestGap * float64(time.Second)); gap > p.liveness() {
@@ -75,5 +84,5 @@ func live(p *plan) (Result, error) {
 	if failed != "" {
 		r.Failed = strings.Join([]string{failed, s.Text(), c.trace.String(), failed}, "\n")
 	}
-	return r, nil
+	return r, c.lost.Load() > 0, nil
 }
