@@ -48,7 +48,7 @@ type cluster struct {
 	backups *vfs.Mem
 	owned   sync.WaitGroup
 	crashes atomic.Int64 // power cuts
-	lost    atomic.Int64 // processes that do not end
+	gates   []*gate      // of all processes; only Start adds to them
 }
 
 // member is a host and the node on it.
@@ -104,7 +104,7 @@ func (m *member) now() time.Time {
 }
 
 // options are those of a node on a host.
-func (c *cluster) options(host, ip string, size int) node.Options {
+func (c *cluster) options(host, ip string, size int, g *gate) node.Options {
 	o := config.Default()
 	o.Db, o.Index = dataFolder, path.Join(dataFolder, "index")
 	o.Insecure, o.ClusterSize, o.NodePort, o.ReplicationPort = true, size, nodePort, replicationPort
@@ -116,7 +116,7 @@ func (c *cluster) options(host, ip string, size int) node.Options {
 	if c.plan.Projections {
 		o.RunProjections = config.ProjectionsAll
 	}
-	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: lines{c.trace, host}, DisableTime: true})
+	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: lines{c.trace, host, g}, DisableTime: true})
 	return node.Options{Config: o, Logger: logger, Version: "simulated", PasswordIterations: 10}
 }
 
@@ -160,7 +160,9 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	o := c.options(m.name, m.ip, c.plan.nodes)
+	g := newGate(m.broken, c.syncs)
+	c.gates = append(c.gates, g)
+	o := c.options(m.name, m.ip, c.plan.nodes, g)
 	o.Now, o.Config.RaftLogStore, o.Config.ReadOnlyReplica = m.now, m.store, i >= c.plan.nodes
 	for _, other := range c.members[:c.plan.nodes] {
 		if other != m && c.plan.nodes > 1 {
@@ -172,7 +174,7 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 		return err
 	}
 	c.trace.add(m.name, "the process starts, with the Raft log in "+string(m.store))
-	m.process = run(ctx, o, m.disk, &gate{ended: make(chan struct{}), broken: m.broken, syncs: c.syncs}, e, m.failed)
+	m.process = run(ctx, o, m.disk, g, e, m.failed)
 	return nil
 }
 
@@ -180,9 +182,6 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 func (m *member) failed(p *process, err error) {
 	m.c.trace.add(m.name, "the process ends by itself: "+err.Error())
 	m.mu.Lock()
-	if p.lost {
-		m.c.lost.Add(1)
-	}
 	surprise := m.process == p
 	if surprise {
 		m.process, m.last = nil, p
@@ -414,9 +413,10 @@ func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func()
 		return torture.Target{}, nil, err
 	}
 	ip := c.net.Address(restored)
-	o := c.options(restored, ip, 1)
+	g := newGate(func() bool { return false }, c.syncs)
+	o := c.options(restored, ip, 1, g)
 	o.Config.Db, o.Config.Index = dir, path.Join(dir, "index")
-	p := run(ctx, o, c.backups, &gate{ended: make(chan struct{}), broken: func() bool { return false }, syncs: c.syncs}, e, func(*process, error) {})
+	p := run(ctx, o, c.backups, g, e, func(*process, error) {})
 	<-p.opened
 	if p.err != nil {
 		return torture.Target{}, nil, p.err
@@ -425,6 +425,18 @@ func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func()
 }
 
 func (c *cluster) LogTail(i int) string { return c.trace.tail(c.members[i].name, shownLines) }
+
+// lost says whether there are processes that cannot end.
+func (c *cluster) lost() bool {
+	return slices.ContainsFunc(c.gates, func(g *gate) bool {
+		select {
+		case <-g.lost:
+			return true
+		default:
+			return false
+		}
+	})
+}
 
 // Close ends all nodes and waits for what is left of those that ended before.
 func (c *cluster) Close() error {

@@ -3,7 +3,10 @@ package simulation
 import (
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,6 +22,11 @@ const diskSize = 1 << 30
 type gate struct {
 	ended chan struct{} // closed by shut
 	once  sync.Once
+	// failed is set by an error after which the process cannot continue, and lost closed when raft
+	// would have panicked.
+	failed atomic.Bool
+	lost   chan struct{}
+	losing sync.Once
 
 	// whether an operation fails, and how long a sync takes, by chance
 	broken func() bool
@@ -26,6 +34,10 @@ type gate struct {
 
 	mu     sync.Mutex
 	frozen chan struct{} // closed when the disk works again; nil while it does
+}
+
+func newGate(broken func() bool, syncs func() time.Duration) *gate {
+	return &gate{ended: make(chan struct{}), lost: make(chan struct{}), broken: broken, syncs: syncs}
 }
 
 // files returns the disk as the process sees it.
@@ -64,19 +76,18 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 	})
 }
 
-// raftPanics reports whether raft panics when this goroutine learns that its disk failed.
-func raftPanics() bool {
+// lose ends raft's main goroutine, if this is the one: raft panics when it cannot store a term or
+// read an entry. Others wait for it for ever, so the process ends with the simulation.
+func (g *gate) lose(in ...string) {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for more := true; more; {
 		var f runtime.Frame
-		f, more = frames.Next()
-		switch f.Function {
-		case "github.com/hashicorp/raft.(*Raft).setCurrentTerm", "github.com/hashicorp/raft.(*Raft).processLogs":
-			return true
+		if f, more = frames.Next(); slices.Contains(in, strings.TrimPrefix(f.Function, "github.com/hashicorp/raft.(*Raft).")) {
+			g.losing.Do(func() { close(g.lost) })
+			runtime.Goexit()
 		}
 	}
-	return false
 }
 
 func (g *gate) shut() { g.once.Do(func() { close(g.ended) }) }

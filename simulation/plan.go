@@ -68,7 +68,7 @@ func newPlan(o Options) *plan {
 		Scavenges: few(1) == 0, Projections: few(2) == 0, Backups: few(1) == 0, Redactions: few(1) == 0,
 	}
 	if rng.IntN(5) == 0 { // Clients get in each other's way.
-		p.Rate, p.Writers, p.Transfers, p.Deciders = 20*p.Rate, 4, 3, 4
+		p.Rate, p.Writers, p.Transfers, p.Deciders = 8*p.Rate, 4, 3, 4
 	}
 	return p
 }

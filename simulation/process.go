@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
@@ -27,9 +26,6 @@ type process struct {
 	err      error              // as node
 	gone     chan struct{}      // closed when nothing of it runs any more
 	buried   sync.Once
-	// lost says that raft's main goroutine is no more, so that others wait for it for ever: the process
-	// ends at the end of the simulation.
-	lost bool
 }
 
 // run opens a node on a disk. failed is called when the node ends by itself, also before it is
@@ -39,14 +35,11 @@ func run(ctx context.Context, o node.Options, disk *vfs.Mem, g *gate, e *memory.
 	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	o.FS, o.Network = p.gate.files(disk), e
 	o.OnFatal = func(err error) {
-		panics := raftPanics()
+		p.gate.failed.Store(true)
 		if p.cut() {
-			p.lost = panics
 			failed(p, err)
 		}
-		if panics {
-			runtime.Goexit()
-		}
+		p.gate.lose("setCurrentTerm", "processLogs")
 	}
 	go func() {
 		defer close(p.opened)
@@ -74,8 +67,16 @@ func (p *process) cut() bool {
 // bury waits for the goroutines of a process that was cut off.
 func (p *process) bury() {
 	<-p.opened
-	if p.node != nil && !p.lost {
-		_ = p.node.Close() // Whatever it says, no one hears of it.
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		if p.node != nil {
+			_ = p.node.Close() // Whatever it says, no one hears of it.
+		}
+	}()
+	select {
+	case <-closed:
+	case <-p.gate.lost:
 	}
 	p.buried.Do(func() { close(p.gone) })
 }

@@ -75,7 +75,7 @@ func live(p *plan) (Result, bool, error) {
 	s, err := p.Run(context.Background())
 	r := Result{Plan: p.String(), Summary: s, Virtual: time.Since(c.trace.start), Crashes: c.crashes.Load()}
 	if err != nil {
-		return r, c.lost.Load() > 0, fmt.Errorf("%s: %w\n%s", p, err, c.trace)
+		return r, c.lost(), fmt.Errorf("%s: %w\n%s", p, err, c.trace)
 	}
 	failed := s.Failed()
 	if gap := time.Duration(s.LongestGap * float64(time.Second)); gap > p.liveness() {
@@ -84,5 +84,5 @@ func live(p *plan) (Result, bool, error) {
 	if failed != "" {
 		r.Failed = strings.Join([]string{failed, s.Text(), c.trace.String(), failed}, "\n")
 	}
-	return r, c.lost.Load() > 0, nil
+	return r, c.lost(), nil
 }

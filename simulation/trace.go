@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -44,13 +45,20 @@ func (t *trace) add(host, text string) {
 	t.hosts[host] = list
 }
 
-// lines takes the log of a node.
+// lines takes the log of a node, without the lines of the lowest level.
 type lines struct {
 	trace *trace
 	host  string
+	gate  *gate
 }
 
 func (l lines) Write(p []byte) (int, error) {
+	if l.gate.failed.Load() && bytes.Contains(p, []byte("entering candidate state")) {
+		l.gate.lose("run") // It would store a term next.
+	}
+	if bytes.HasPrefix(p, []byte("[DEBUG]")) {
+		return len(p), nil
+	}
 	l.trace.add(l.host, strings.TrimSpace(string(p)))
 	return len(p), nil
 }

@@ -92,10 +92,12 @@ func (n *nemesis) strike(ctx context.Context, other *fault) *stroke {
 		return nil
 	}
 	s := &stroke{fault: f, at: n.line.now(), length: f.length(n.rng)}
+	n.watch.troubled(1)
 	var err error
 	s.what, s.cure, err = f.strike(ctx, n)
 	switch {
 	case errors.Is(err, errNotNow):
+		n.watch.troubled(-1)
 		return nil
 	case ctx.Err() != nil && err != nil:
 	case err != nil:
@@ -150,6 +152,7 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 			}
 			cancel()
 		}
+		n.watch.troubled(-1)
 		n.changed()
 		n.line.put(happening{At: s.at, Until: n.line.now(), Kind: happenedFault, Fault: s.fault.name, What: s.what})
 	}

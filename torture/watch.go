@@ -47,6 +47,7 @@ type watch struct {
 	double  int // looks in a row with two leaders of one term
 	calms   []calm
 	still   bool // the last look was calm
+	trouble int  // faults that are active
 }
 
 // calm is a time in which every look found all nodes answering, and one leader, the same.
@@ -132,7 +133,8 @@ func (w *watch) count(claims map[int64][]int) {
 // calm notes a look. A time begins when its first look has ended and ends when its last one begins.
 // w.mu is held.
 func (w *watch) calm(begun int64, views []view, claims map[int64][]int, leader int, term int64) {
-	still := leader >= 0 && len(claims) == 1 && len(claims[term]) == 1
+	// Slow looks may miss a fault that is short.
+	still := leader >= 0 && len(claims) == 1 && len(claims[term]) == 1 && (w.slow == 0 || w.trouble == 0)
 	for _, v := range views {
 		still = still && v.state != ""
 	}
@@ -147,6 +149,14 @@ func (w *watch) calm(begun int64, views []view, claims map[int64][]int, leader i
 		still = false
 	}
 	w.still = still
+}
+
+// troubled says that so many more faults are active.
+func (w *watch) troubled(more int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trouble += more
+	w.still = w.still && w.slow == 0
 }
 
 // wasCalm says whether one node led all that time and no other can have thought so of itself.
