@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/hashicorp/raft"
 
@@ -134,6 +135,8 @@ func (m *machineSnapshot) Persist(sink raft.SnapshotSink) error {
 		m.machine.written.Add(1)
 		return nil
 	case errors.Is(err, event.ErrClosed), errors.Is(err, errCancelled):
+		return err
+	case errors.Is(err, syscall.ENOSPC): // Of the snapshot: the log ends the node for itself.
 		return err
 	}
 	return m.machine.fail.Fail(fmt.Errorf("write snapshot: %w", err))

@@ -3,6 +3,7 @@ package raftdisk
 import (
 	"errors"
 	"io"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -91,7 +92,7 @@ func TestPersist(t *testing.T) {
 		name  string
 		err   error
 		fatal bool
-	}{{"written", nil, false}, {"sync failed", disk, true}, {"log closed", event.ErrClosed, false}} {
+	}{{"written", nil, false}, {"sync failed", disk, true}, {"log closed", event.ErrClosed, false}, {"full disk", syscall.ENOSPC, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			var fatal error
 			snaps := testSnapshots(t)
