@@ -161,6 +161,10 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 // fail sorts an error, if it is one: a node that does not stop in order is the node's fault,
 // anything else the laboratory's.
 func (n *nemesis) fail(err error) {
+	if errors.Is(err, ErrStop) && n.diskTrouble.Load() {
+		n.line.add(happenedNode, "a node does not end in order on a disk that is full or fails")
+		return
+	}
 	if errors.Is(err, ErrStop) {
 		n.find.add(kindStop, "%v", err)
 		return
