@@ -35,22 +35,26 @@ type offsets struct {
 	all   []linkedOffset
 }
 
-type offsetList struct{ count, newest int32 } // newest is its place in all
+type offsetList struct{ count, first, last int32 } // first and last are places in all
 
-type linkedOffset struct{ offset, older int32 }
+type linkedOffset struct{ offset, next int32 }
 
 func (o *offsets) add(hash uint64, offset int32) {
-	list := o.lists[hash]
-	o.all = append(o.all, linkedOffset{offset, list.newest})
-	o.lists[hash] = offsetList{list.count + 1, int32(len(o.all) - 1)}
+	list, place := o.lists[hash], int32(len(o.all))
+	if o.all = append(o.all, linkedOffset{offset: offset}); list.count == 0 {
+		list.first = place
+	} else {
+		o.all[list.last].next = place
+	}
+	o.lists[hash] = offsetList{list.count + 1, list.first, place}
 }
 
-// of gives the offsets of a hash, the highest first.
+// of gives the offsets of a hash, the lowest first.
 func (o *offsets) of(hash uint64) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		list := o.lists[hash]
-		for at := list.newest; list.count > 0 && yield(o.all[at].offset); list.count-- {
-			at = o.all[at].older
+		for at := list.first; list.count > 0 && yield(o.all[at].offset); list.count-- {
+			at = o.all[at].next
 		}
 	}
 }
@@ -158,9 +162,11 @@ func (p *pendingLog) first(q *event.Query, after int64, shows func(*event.Hit) (
 		for _, all := range alternatives {
 			for _, hash := range r.rarest(all) {
 				for offset := range r.at.of(hash) {
-					if err == nil {
-						err = look(int(offset))
+					// All that follow are higher.
+					if err != nil || found != nil && found.Position <= r.first+int64(offset) {
+						break
 					}
+					err = look(int(offset))
 				}
 			}
 		}

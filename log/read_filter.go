@@ -244,42 +244,42 @@ func (s *seeker) look() (hashes []uint64, ok bool) {
 // It is not ok if it may lack one.
 func (s *seeker) matching(to []uint64, kind label.Kind, prefixes []string, match func(string) (bool, error)) (_ []uint64, ok bool) {
 	begun := time.Now()
-	for _, prefix := range prefixes {
-		names, ok := s.rd.postings.Find(kind, prefix)
-		if !ok {
+	names, ok := s.rd.postings.Find(kind, prefixes)
+	for _, name := range names {
+		isChosen, err := match(name)
+		if isChosen {
+			to = append(to, label.Label{Kind: kind, Key: name}.Hash())
+		}
+		if err != nil || len(to) > 2*mostLists || time.Since(begun) > matchTime {
 			return nil, false
 		}
-		for _, name := range names {
-			isChosen, err := match(name)
-			if isChosen {
-				to = append(to, label.Label{Kind: kind, Key: name}.Hash())
-			}
-			if err != nil || len(to) > 2*mostLists || time.Since(begun) > matchTime {
-				return nil, false
-			}
-		}
 	}
-	return to, true
+	return to, ok
 }
 
 // ofStreams is look for names of streams: it finds their categories, and all types that begin with
 // "$", since events of these have no category. Streams may have none, either.
 func (s *seeker) ofStreams(prefixes []string) (hashes []uint64, ok bool) {
 	all := func(string) (bool, error) { return true, nil }
-	ok = prefixes != nil
+	if prefixes == nil {
+		return nil, false
+	}
+	var open []string // prefixes of categories
 	for _, prefix := range prefixes {
 		category, _, isWhole := strings.Cut(prefix, "-")
 		switch {
-		case event.IsSystemStream(prefix) || category == "" || !ok:
+		case event.IsSystemStream(prefix) || category == "":
 			return nil, false
 		case isWhole:
 			hashes = append(hashes, label.Label{Kind: label.Category, Key: category}.Hash())
 		default:
-			hashes, ok = s.matching(hashes, label.Category, []string{prefix}, all)
+			open = append(open, prefix)
 		}
 	}
-	if !ok {
-		return nil, false
+	if len(open) > 0 {
+		if hashes, ok = s.matching(hashes, label.Category, open, all); !ok {
+			return nil, false
+		}
 	}
 	return s.matching(hashes, label.Type, []string{"$"}, all)
 }

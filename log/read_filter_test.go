@@ -358,7 +358,7 @@ func TestFilterFindsNewNames(t *testing.T) {
 	read := func() int { return len(check.Value(to.Reads.ReadAll(r)).Must(t).Events) }
 	check.Equal(t, read(), 0, "events")
 	check.Equal(t, to.metrics.filtered.Value(), 1, "pages found by the index")
-	names, ok := to.postings.Find(label.Type, "Gone")
+	names, ok := to.postings.Find(label.Type, []string{"Gone"})
 	check.Equal(t, ok, true, "the names can be looked up")
 	check.Equal(t, len(names), 0, "names")
 	check.Must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 0)))
@@ -428,7 +428,7 @@ func TestFilterWithDamagedNames(t *testing.T) {
 			page := check.Value(l.Reads.ReadAll(event.AllRead{Count: 100, Filter: (&match.Filter{Names: names}).Takes, Names: &event.FilterNames{NameFilter: names}})).Must(t)
 			check.Equal(t, len(page.Events), 1, "events of a type whose name is damaged")
 			allPosted(t, l)
-			found, ok := l.postings.Find(label.Type, "")
+			found, ok := l.postings.Find(label.Type, []string{""})
 			check.Equal(t, fmt.Sprint(found, ok), "[Placed Rare] true", "names after that")
 			closeLog(t, l)
 		})
@@ -476,4 +476,34 @@ func TestFilterWhileNamesAreCleared(t *testing.T) {
 	check.Equal(t, len(page.Events), 1, "events that are found meanwhile")
 	closeLog(t, from)
 	closeLog(t, to)
+}
+
+// TestFilterWithUnreadableNames has the system not deliver a file of names: filters find their
+// events, checks do not end the process, and the log can be closed.
+func TestFilterWithUnreadableNames(t *testing.T) {
+	for name, find := range map[string]func(l *Log){
+		"by a filter": func(*Log) {},
+		"by a check":  func(l *Log) { check.Must(t, l.postings.Check(func(int64) error { return nil })) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(vfs.OS)
+			o.Dir = t.TempDir()
+			o.IndexDir = filepath.Join(o.Dir, "index")
+			l, m := mustOpen(t, o), newModel()
+			write(t, l, m.frame(false, testEvent{stream: "a-1", typ: "Placed"}), m.frame(false, testEvent{stream: "a-1", typ: "Rare"}))
+			allPosted(t, l)
+			l.Reads.choosing = choosing{part: 1 << 30, pays: func(int64, int64) bool { return true }}
+			check.Must(t, l.postings.Flush(-1))
+			for _, file := range check.Value(filepath.Glob(filepath.Join(o.IndexDir, "postings", "names", "*"))).Must(t) {
+				if info := check.Value(os.Stat(file)).Must(t); info.Mode().IsRegular() {
+					check.Must(t, os.Truncate(file, 0))
+				}
+			}
+			find(l)
+			names := prefixes("Rare")
+			page := check.Value(l.Reads.ReadAll(event.AllRead{Count: 100, Filter: (&match.Filter{Names: names}).Takes, Names: &event.FilterNames{NameFilter: names}})).Must(t)
+			check.Equal(t, len(page.Events), 1, "events of a type whose name is damaged")
+			closeLog(t, l)
+		})
+	}
 }

@@ -2,7 +2,10 @@
 
 package simulation
 
-import _ "unsafe" // for go:linkname
+import (
+	"errors"
+	_ "unsafe" // for go:linkname
+)
 
 // waitReasons is not more than the runtime has.
 const waitReasons = 40
@@ -25,11 +28,16 @@ func runBubble(f func())
 // the holder of the lock may be outside the bubble. In a simulation everyone is inside, and nodes
 // hold some locks while they wait for a disk or a channel: time would stand still for ever.
 func inBubble(f func()) error {
+	known := 0
 	for i, reason := range &waitReasonStrings {
 		switch reason {
 		case "sync.Mutex.Lock", "sync.RWMutex.Lock", "sync.RWMutex.RLock":
 			isIdleInSynctest[i] = true
+			known++
 		}
+	}
+	if known != 3 {
+		return errors.New("this version of Go has other names for waiting for a lock: see simulation/DESIGN.md")
 	}
 	runBubble(f)
 	return nil

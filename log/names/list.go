@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 const (
@@ -432,6 +433,7 @@ func (l *List) parts() []part {
 func (l *List) Check(most int64) (ok bool, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
+	defer chunkfile.GuardFaults(&err)()
 	for _, s := range l.segments {
 		if most -= int64(len(s.data)); most < 0 {
 			return false, nil

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/log/names"
 )
@@ -352,39 +354,45 @@ func (x *Index) Now() (generation uint64, end int64) {
 	return x.names.generation.Load(), x.names.mark.Position
 }
 
-// Find returns the names of a kind that begin with a prefix. It is not ok if there are more than
-// maxFound, or too many in all to make sure that they are undamaged, or while the list is being
-// rewritten.
-func (x *Index) Find(kind label.Kind, prefix string) (found []string, ok bool) {
-	d := x.names
-	if !d.listMu.TryRLock() {
+// Find returns the names of a kind that begin with one of some prefixes. It is not ok if there are
+// more than maxFound, or too many in all to make sure that they are undamaged, or while the list is
+// being rewritten.
+func (x *Index) Find(kind label.Kind, prefixes []string) (found []string, ok bool) {
+	if !x.names.listMu.TryRLock() {
 		return nil, false
 	}
-	found, ok, err := d.find(kind, prefix)
-	d.listMu.RUnlock()
+	found, ok, err := x.names.find(kind, prefixes)
 	if err != nil {
 		x.checkNames()
 	}
 	return found, ok && err == nil
 }
 
-// find finds names in the list and among those that wait for it. It runs under listMu.
-func (d *dictionary) find(kind label.Kind, prefix string) (found []string, ok bool, err error) {
+// find finds names in the list and among those that wait for it, and ends the reading of listMu.
+func (d *dictionary) find(kind label.Kind, prefixes []string) (found []string, ok bool, err error) {
+	defer d.listMu.RUnlock()
 	if d.list == nil {
 		return nil, false, nil
 	}
 	if ok, err = d.list.Check(maxChecked); !ok {
 		return nil, false, err
 	}
-	found = d.listed(kind, prefix, "", maxFound+1)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, name := range d.pending {
-		if strings.HasPrefix(name, nameOf(kind, prefix)) {
-			found = append(found, name[1:])
+	defer chunkfile.GuardFaults(&err)()
+	for _, prefix := range prefixes {
+		if found = append(found, d.listed(kind, prefix, "", maxFound+1)...); len(found) > maxFound {
+			return nil, false, nil
 		}
 	}
-	return found, len(found) <= maxFound, nil
+	d.mu.Lock()
+	pending := d.pending
+	d.mu.Unlock()
+	for _, name := range pending {
+		of := labelOf(name)
+		if of.Kind == kind && slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(of.Key, prefix) }) {
+			found = append(found, of.Key)
+		}
+	}
+	return found, true, nil
 }
 
 // checkNames compares the list with its checksums. If it is damaged all names are dropped, to be
