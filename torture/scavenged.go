@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -22,6 +23,7 @@ const (
 	// resumed first, and then the newest point is due.
 	finalTries   = 6
 	pointsStream = "$scavengePoints"
+	mostPoints   = 1000 // of one round
 	// askingLimit bounds how long the nodes may take to lead in turn.
 	askingLimit = 15 * time.Second
 	// questionsPerStream is how many appends are repeated.
@@ -36,7 +38,7 @@ func (s *scavenger) scavengeAll(ctx context.Context, first Target, nodes []Targe
 	if s.none {
 		return nil
 	}
-	known, err := s.newestPoint(ctx, first)
+	known, err := s.points(ctx, first)
 	if err != nil {
 		s.find.add(kindHeal, "%s: read %s: %v", first.Name, pointsStream, err)
 		return nil
@@ -61,12 +63,19 @@ func (s *scavenger) scavengeAll(ctx context.Context, first Target, nodes []Targe
 	return p
 }
 
-// newestPoint returns the number of the newest scavenge point, -1 if there is none.
-func (s *scavenger) newestPoint(ctx context.Context, t Target) (int64, error) {
+// points returns the number of the newest scavenge point, -1 if there is none, and takes note of
+// the times of those whose runs ended between two questions.
+func (s *scavenger) points(ctx context.Context, t Target) (newest int64, err error) {
 	reader := finalReader{s.load, t}
-	p, err := reader.page(ctx, streamHead(pointsStream, 1))
+	p, err := reader.page(ctx, streamHead(pointsStream, mostPoints))
 	if err != nil || p == nil || len(p.Entries) == 0 {
 		return -1, err
+	}
+	for _, e := range p.Entries {
+		var point scavengePoint
+		if err := json.Unmarshal([]byte(e.Metadata), &point); err == nil && point.Now.After(s.latest) {
+			s.latest = point.Now
+		}
 	}
 	return p.Entries[0].Number, nil
 }
