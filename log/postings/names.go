@@ -257,11 +257,12 @@ func (d *dictionary) forget() {
 	d.forgetLocked()
 }
 
+// forgetLocked counts last: a batch that begins in between must not be told of a name that goes.
 func (d *dictionary) forgetLocked() {
-	d.generation.Add(1)
 	for i := range d.seen {
 		d.seen[i].Store(0)
 	}
+	d.generation.Add(1)
 }
 
 // sweep drops the names of which the index has no event any more. Others may use the list between
