@@ -257,7 +257,7 @@ func (d *dictionary) forget() {
 	d.forgetLocked()
 }
 
-// forgetLocked counts last: a batch that begins in between must not be told of a name that goes.
+// forgetLocked counts last: a batch that begins in between must not know a name that goes.
 func (d *dictionary) forgetLocked() {
 	for i := range d.seen {
 		d.seen[i].Store(0)

@@ -237,6 +237,9 @@ func TestLargeFile(t *testing.T) {
 	s.Refuse(func(r *http.Request) int {
 		if r.URL.Query().Get("partNumber") == "2" {
 			cancel()
+			// The client goes, and sees no answer: that is only noticed after the body.
+			check.NoError(t, check.Err(io.Copy(io.Discard, r.Body)))
+			<-r.Context().Done()
 			return http.StatusServiceUnavailable
 		}
 		return 0
