@@ -353,7 +353,7 @@ func FuzzDecodeParts(f *testing.F) {
 // million more takes no memory.
 func TestOneRecordIsWrong(t *testing.T) {
 	known := []byte{2<<3 | 2, 0, 1<<3 | 2, 0}
-	for name, bad := range map[string][]byte{"wrong": known[2:], "unknown": {15<<3 | 0, 1}} {
+	for name, bad := range map[string][]byte{"wrong": known[2:], "unknown": {15 << 3, 1}} {
 		var all []record
 		for _, b := range [][]byte{bad, bad, known, bad} {
 			if !decodeRecord(&all, b) {
