@@ -197,7 +197,7 @@ func (l *load) found(e *client.Found) ref {
 // take writes a decision, with the same ids until the outcome is certain.
 func (d *decider) take(ctx context.Context, dec *decision, s *stream) {
 	begun := op{kind: opDecision, stream: s, decision: dec, expected: anyVersion, count: uint16(d.ids.decides(d.journal.next()))}
-	first, o, uncertain := d.repeat(ctx, begun, never/2, func(first ref, o *op) verdict {
+	first, o := d.repeat(ctx, begun, never/2, func(first ref, o *op) verdict {
 		v, node := d.send(ctx, dec, s, first)
 		o.node = int8(node)
 		return v
@@ -205,9 +205,6 @@ func (d *decider) take(ctx context.Context, dec *decision, s *stream) {
 	d.count.add(ofDecisions, written[o.outcome], 1)
 	if o.outcome != done {
 		return
-	}
-	if dec.told.Repeated && !uncertain {
-		d.find.add(kindIdempotence, "it was never sent before, and is said to be repeated: %s", d.ids.describe(first, o))
 	}
 	d.count.add(ofDecisions, decided[d.ids.game(first)], 1)
 	d.known[s] = o.number + int64(o.count) - 1

@@ -148,7 +148,7 @@ func (t *transferer) move(ctx context.Context) {
 	}
 	var a told
 	begun := op{kind: opTransfer, stream: b.accounts[order[0]], transfer: tr, count: uint16(events)}
-	first, o, uncertain := t.repeat(ctx, begun, patience, func(first ref, o *op) verdict {
+	first, o := t.repeat(ctx, begun, patience, func(first ref, o *op) verdict {
 		a = t.send(ctx, tr, first)
 		o.node = int8(a.from.Index)
 		return a.verdict
@@ -156,19 +156,16 @@ func (t *transferer) move(ctx context.Context) {
 	if a.outcome == done && a.by == doorHTTP && len(t.indexers) > 0 && t.rng.IntN(3) == 0 {
 		t.finds(ctx, a, first+ref(events-1))
 	}
-	t.conclude(first, o, a, uncertain)
+	t.conclude(first, o, a)
 }
 
 // conclude notes what the last answer told.
-func (t *transferer) conclude(first ref, o *op, a told, uncertain bool) {
+func (t *transferer) conclude(first ref, o *op, a told) {
 	tr := o.transfer
 	t.count.add(ofTransfers, written[o.outcome], 1)
 	switch o.outcome {
 	case done:
 		tr.position, tr.numbers, tr.repeated = a.position, a.numbers, a.repeated
-		if a.repeated && !uncertain {
-			t.find.add(kindIdempotence, "it was never sent before, and is said to be repeated: %s", t.ids.describe(first, o))
-		}
 		for i, n := range tr.numbers {
 			s := tr.stream(i)
 			t.known[s] = max(t.known[s], n)

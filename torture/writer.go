@@ -135,7 +135,7 @@ func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, requ
 		success = http.StatusNoContent
 	}
 	var req client.Request
-	first, o, _ := w.repeat(ctx, begun, limit, func(first ref, o *op) verdict {
+	first, o := w.repeat(ctx, begun, limit, func(first ref, o *op) verdict {
 		if o.attempts == 1 {
 			req = request(first)
 		}
@@ -156,16 +156,18 @@ func (w *writer) ask(ctx context.Context, o *op, r client.Request) (*answer, err
 }
 
 // repeat begins an operation that writes, makes its attempts, and fills in its end. It returns the
-// ref of its first event, and whether an attempt before the last may have done it.
+// ref of its first event. A node may repeat an attempt by itself, for want of an answer of the
+// leader: so the first one may be answered as a repetition.
 //
 // A conflict is certain even if an earlier attempt is of unknown outcome: had
 // that one been written, the retry with the same ids would have been answered as
 // done; and it cannot be written any more, because versions only rise. The
 // callers that delete see to it that this holds for them too.
-func (w *writer) repeat(ctx context.Context, begun op, limit time.Duration, attempt func(first ref, o *op) verdict) (_ ref, _ *op, uncertain bool) {
+func (w *writer) repeat(ctx context.Context, begun op, limit time.Duration, attempt func(first ref, o *op) verdict) (ref, *op) {
 	begun.call, begun.ret, begun.node = w.hist.now(), never, -1
 	first, o := w.journal.begin(begun)
 	giveUp := o.call + int64(limit)
+	uncertain := false // An attempt may have done it.
 	for {
 		if o.attempts < math.MaxUint16 {
 			o.attempts++
@@ -181,7 +183,7 @@ func (w *writer) repeat(ctx context.Context, begun op, limit time.Duration, atte
 				o.ret, o.outcome, o.number = w.hist.now(), v.outcome, v.number
 			}
 			w.finished(o)
-			return first, o, uncertain
+			return first, o
 		}
 		w.wander()
 		w.rest(ctx, w.pause(20, 150))
