@@ -397,41 +397,49 @@ func BenchmarkFilteredRead(b *testing.B) {
 	}
 }
 
-// TestFilterWithDamagedNames has a bit of a name change on the disk of a node that runs: the filter
-// finds its events, and the names are made again.
+// TestFilterWithDamagedNames has a file of names change, or not be delivered by the system, while
+// a node runs: filters find their events, checks do not end the process, and names are made again.
 func TestFilterWithDamagedNames(t *testing.T) {
-	for name, find := range map[string]func(l *Log){
+	damages := map[string]func(file string){
+		"a bit changes": func(file string) {
+			if at := bytes.Index(check.Value(os.ReadFile(file)).Must(t), []byte("Rare")); at >= 0 {
+				f := check.Value(os.OpenFile(file, os.O_WRONLY, 0)).Must(t)
+				check.Must(t, check.Err(f.WriteAt([]byte("S"), int64(at))))
+				check.Must(t, f.Close())
+			}
+		},
+		"it cannot be read": func(file string) { check.Must(t, os.Truncate(file, 0)) },
+	}
+	finds := map[string]func(l *Log){
 		"by a filter": func(*Log) {},
 		"by a check":  func(l *Log) { check.Must(t, l.postings.Check(func(int64) error { return nil })) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := testOptions(vfs.OS)
-			o.Dir = t.TempDir()
-			o.IndexDir = filepath.Join(o.Dir, "index")
-			l, m := mustOpen(t, o), newModel()
-			write(t, l, m.frame(false, testEvent{stream: "a-1", typ: "Placed"}), m.frame(false, testEvent{stream: "a-1", typ: "Rare"}))
-			allPosted(t, l)
-			l.Reads.choosing = choosing{part: 1 << 30, pays: func(int64, int64) bool { return true }}
-			check.Must(t, l.postings.Flush(-1))
-			changed := 0
-			for _, file := range check.Value(filepath.Glob(filepath.Join(o.IndexDir, "postings", "names", "*"))).Must(t) {
-				if at := bytes.Index(check.Value(os.ReadFile(file)).Must(t), []byte("Rare")); at >= 0 {
-					f := check.Value(os.OpenFile(file, os.O_WRONLY, 0)).Must(t)
-					check.Must(t, check.Err(f.WriteAt([]byte("S"), int64(at))))
-					check.Must(t, f.Close())
-					changed++
+	}
+	for what, damage := range damages {
+		for who, find := range finds {
+			t.Run(what+", found "+who, func(t *testing.T) {
+				o := testOptions(vfs.OS)
+				o.Dir = t.TempDir()
+				o.IndexDir = filepath.Join(o.Dir, "index")
+				l, m := mustOpen(t, o), newModel()
+				write(t, l, m.frame(false, testEvent{stream: "a-1", typ: "Placed"}), m.frame(false, testEvent{stream: "a-1", typ: "Rare"}))
+				allPosted(t, l)
+				l.Reads.choosing = choosing{part: 1 << 30, pays: func(int64, int64) bool { return true }}
+				check.Must(t, l.postings.Flush(-1))
+				for _, file := range check.Value(filepath.Glob(filepath.Join(o.IndexDir, "postings", "names", "*"))).Must(t) {
+					if check.Value(os.Stat(file)).Must(t).Mode().IsRegular() {
+						damage(file)
+					}
 				}
-			}
-			check.Equal(t, changed, 1, "files with the name")
-			find(l)
-			names := prefixes("Rare")
-			page := check.Value(l.Reads.ReadAll(event.AllRead{Count: 100, Filter: (&match.Filter{Names: names}).Takes, Names: &event.FilterNames{NameFilter: names}})).Must(t)
-			check.Equal(t, len(page.Events), 1, "events of a type whose name is damaged")
-			allPosted(t, l)
-			found, ok := l.postings.Find(label.Type, []string{""})
-			check.Equal(t, fmt.Sprint(found, ok), "[Placed Rare] true", "names after that")
-			closeLog(t, l)
-		})
+				find(l)
+				names := prefixes("Rare")
+				page := check.Value(l.Reads.ReadAll(event.AllRead{Count: 100, Filter: (&match.Filter{Names: names}).Takes, Names: &event.FilterNames{NameFilter: names}})).Must(t)
+				check.Equal(t, len(page.Events), 1, "events of a type whose name is damaged")
+				allPosted(t, l)
+				found, ok := l.postings.Find(label.Type, []string{""})
+				check.Equal(t, fmt.Sprint(found, ok), "[Placed Rare] true", "names after that")
+				closeLog(t, l)
+			})
+		}
 	}
 }
 
@@ -476,34 +484,4 @@ func TestFilterWhileNamesAreCleared(t *testing.T) {
 	check.Equal(t, len(page.Events), 1, "events that are found meanwhile")
 	closeLog(t, from)
 	closeLog(t, to)
-}
-
-// TestFilterWithUnreadableNames has the system not deliver a file of names: filters find their
-// events, checks do not end the process, and the log can be closed.
-func TestFilterWithUnreadableNames(t *testing.T) {
-	for name, find := range map[string]func(l *Log){
-		"by a filter": func(*Log) {},
-		"by a check":  func(l *Log) { check.Must(t, l.postings.Check(func(int64) error { return nil })) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := testOptions(vfs.OS)
-			o.Dir = t.TempDir()
-			o.IndexDir = filepath.Join(o.Dir, "index")
-			l, m := mustOpen(t, o), newModel()
-			write(t, l, m.frame(false, testEvent{stream: "a-1", typ: "Placed"}), m.frame(false, testEvent{stream: "a-1", typ: "Rare"}))
-			allPosted(t, l)
-			l.Reads.choosing = choosing{part: 1 << 30, pays: func(int64, int64) bool { return true }}
-			check.Must(t, l.postings.Flush(-1))
-			for _, file := range check.Value(filepath.Glob(filepath.Join(o.IndexDir, "postings", "names", "*"))).Must(t) {
-				if info := check.Value(os.Stat(file)).Must(t); info.Mode().IsRegular() {
-					check.Must(t, os.Truncate(file, 0))
-				}
-			}
-			find(l)
-			names := prefixes("Rare")
-			page := check.Value(l.Reads.ReadAll(event.AllRead{Count: 100, Filter: (&match.Filter{Names: names}).Takes, Names: &event.FilterNames{NameFilter: names}})).Must(t)
-			check.Equal(t, len(page.Events), 1, "events of a type whose name is damaged")
-			closeLog(t, l)
-		})
-	}
 }
