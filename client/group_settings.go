@@ -36,6 +36,17 @@ type GroupSettings struct {
 
 	MaxSubscribers int    // readers over gRPC: 10; negative: any number
 	Strategy       string // by default RoundRobin
+
+	RetryDelay   time.Duration // before a message is handed out again: none, at most a day
+	RetryBackoff Backoff       // how the delay grows with each retry: not at all
+	// time after which few answered messages get a checkpoint too: none, at most a day
+	CheckpointAtLeastEvery time.Duration
+}
+
+// Backoff is how delays grow from one retry of a message to the next.
+type Backoff struct {
+	Factor float64       // of each delay to the one before, from 1 to 100
+	AtMost time.Duration // of a delay: 1 minute, or the first delay if that is longer
 }
 
 // groupSettings are the settings as the wire has them.
@@ -53,6 +64,15 @@ type groupSettings struct {
 	MaxCheckpointCount *int64  `json:"maxCheckPointCount,omitempty"`
 	MaxSubscribers     *int64  `json:"maxSubscriberCount,omitempty"`
 	Strategy           *string `json:"namedConsumerStrategy,omitempty"`
+
+	RetryDelay             int64         `json:"retryDelayMilliseconds,omitempty"`
+	RetryBackoff           *groupBackoff `json:"retryBackoff,omitempty"`
+	CheckpointAtLeastEvery int64         `json:"checkpointAtLeastEveryMilliseconds,omitempty"`
+}
+
+type groupBackoff struct {
+	Factor float64 `json:"factor"`
+	AtMost int64   `json:"atMostMilliseconds,omitempty"`
 }
 
 // MarshalJSON writes the settings as the cluster reads them.
@@ -72,6 +92,10 @@ func (s GroupSettings) MarshalJSON() ([]byte, error) {
 	}
 	if s.Strategy != "" {
 		w.Strategy = &s.Strategy
+	}
+	w.RetryDelay, w.CheckpointAtLeastEvery = milliseconds(s.RetryDelay), milliseconds(s.CheckpointAtLeastEvery)
+	if b := s.RetryBackoff; b != (Backoff{}) {
+		w.RetryBackoff = &groupBackoff{b.Factor, milliseconds(b.AtMost)}
 	}
 	return json.Marshal(w)
 }
@@ -108,6 +132,11 @@ func (s *GroupSettings) UnmarshalJSON(b []byte) error {
 	}
 	if w.Strategy != nil {
 		s.Strategy = *w.Strategy
+	}
+	s.RetryDelay = time.Duration(w.RetryDelay) * time.Millisecond
+	s.CheckpointAtLeastEvery = time.Duration(w.CheckpointAtLeastEvery) * time.Millisecond
+	if b := w.RetryBackoff; b != nil {
+		s.RetryBackoff = Backoff{b.Factor, time.Duration(b.AtMost) * time.Millisecond}
 	}
 	return nil
 }

@@ -88,6 +88,8 @@ func TestGroupSettings(t *testing.T) {
 			StartFrom: client.FromEnd, MaxRetryCount: -1, MessageTimeout: time.Minute, CheckpointAfter: -1, BufferSize: 9, Strategy: client.Pinned,
 		}, `{"startFrom":-1,"messageTimeoutMilliseconds":60000,"maxRetryCount":0,` +
 			`"bufferSize":9,"checkPointAfterMilliseconds":0,"namedConsumerStrategy":"Pinned"}`},
+		{"delays", client.GroupSettings{RetryDelay: time.Second, RetryBackoff: client.Backoff{Factor: 1.5, AtMost: time.Minute}, CheckpointAtLeastEvery: time.Hour},
+			`{"retryDelayMilliseconds":1000,"retryBackoff":{"factor":1.5,"atMostMilliseconds":60000},"checkpointAtLeastEveryMilliseconds":3600000}`},
 		{"less than the unit", client.GroupSettings{MessageTimeout: time.Nanosecond},
 			`{"messageTimeoutMilliseconds":1}`},
 	} {

@@ -32,11 +32,11 @@ func (p *persistentService) Create(ctx context.Context, r *persistent.CreateReq)
 	return &persistent.CreateResp{}, nil
 }
 
-// Update replaces the settings of a group, but for its filter.
+// Update replaces the settings of a group, but for its filter and those without a field.
 func (p *persistentService) Update(ctx context.Context, r *persistent.UpdateReq) (*persistent.UpdateResp, error) {
 	k, settings, err := updatedGroup(r.GetOptions())
 	if err == nil {
-		err = p.keepStrategy(ctx, k, &settings)
+		err = p.keepOthers(ctx, k, &settings)
 	}
 	if err == nil {
 		err = p.s.opts.Subscriptions.Update(ctx, k, settings, callOf(ctx).who().Login)
@@ -47,20 +47,22 @@ func (p *persistentService) Update(ctx context.Context, r *persistent.UpdateReq)
 	return &persistent.UpdateResp{}, nil
 }
 
-// keepStrategy leaves a strategy that updates have no number for, where they say the one with
-// the number 0. Whether there is the group is judged later.
-func (p *persistentService) keepStrategy(ctx context.Context, k subscription.Key, s *subscription.Settings) error {
-	if s.Strategy != subscription.DispatchToSingle {
-		return nil
-	}
+// keepOthers leaves the settings that updates have no field for, and a strategy that they have no
+// number for, where they say the one with the number 0. Whether there is the group is judged later.
+func (p *persistentService) keepOthers(ctx context.Context, k subscription.Key, s *subscription.Settings) error {
 	info, err := p.s.opts.Subscriptions.Info(ctx, k)
-	switch {
-	case errors.Is(err, subscription.ErrNotFound):
-		return nil
-	case err == nil && info.Settings.Strategy == subscription.PinnedByCorrelation:
+	if err != nil {
+		if errors.Is(err, subscription.ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	is := &info.Settings
+	s.RetryDelay, s.RetryBackoff, s.CheckpointAtLeastEvery = is.RetryDelay, is.RetryBackoff, is.CheckpointAtLeastEvery
+	if s.Strategy == subscription.DispatchToSingle && is.Strategy == subscription.PinnedByCorrelation {
 		s.Strategy = subscription.PinnedByCorrelation
 	}
-	return err
+	return nil
 }
 
 // Delete ends a group.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // groups calls the service as a user.
@@ -267,6 +268,22 @@ func TestUpdateKeepsPinnedByCorrelation(t *testing.T) {
 		}
 		check.Equal(t, g.info("kept").NamedConsumerStrategy, step.want, "strategy")
 	}
+}
+
+// TestUpdateKeepsDelays: updates have no fields for them.
+func TestUpdateKeepsDelays(t *testing.T) {
+	n := newFakeNode(t)
+	want := subscription.DefaultSettings()
+	want.RetryDelay, want.RetryBackoff, want.CheckpointAtLeastEvery = time.Second, subscription.Backoff{Factor: 2}, time.Minute
+	k := subscription.Key{Stream: "s", Group: "g"}
+	check.Must(t, n.service.Update(t.Context(), k, want, ""))
+	check.Must(t, n.update("s"))
+	info, err := n.service.Info(t.Context(), k)
+	check.Must(t, err)
+	is := info.Settings
+	check.Equal(t, is.RetryDelay, want.RetryDelay, "delay")
+	check.Equal(t, is.RetryBackoff, want.RetryBackoff, "backoff")
+	check.Equal(t, is.CheckpointAtLeastEvery, want.CheckpointAtLeastEvery, "checkpoints")
 }
 
 // TestUpdateIsACreation: the options of an update are read as those of a creation, so their fields

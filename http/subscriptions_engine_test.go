@@ -147,14 +147,17 @@ func TestRunningGroups(t *testing.T) {
 			s.manages("PUT", s.group, `{"startFrom":-2}`).is(t, 400)
 		}},
 		{"settings are told as they were given", func(t *testing.T, s *subscriber) {
-			s.create(`"ResolveLinkTos":true,"MESSAGETIMEOUTMILLISECONDS":12,"startfrom":7,"bufferSize":"60","readBatchSize":30,"namedConsumerStrategy":"Pinned","checkpoints":1,"maxSubscriberCount":null`)
+			s.create(`"ResolveLinkTos":true,"MESSAGETIMEOUTMILLISECONDS":12,"startfrom":7,"bufferSize":"60","readBatchSize":30,"namedConsumerStrategy":"Pinned","checkpoints":1,"maxSubscriberCount":null,` +
+				`"retryDelayMilliseconds":5,"retryBackoff":{"factor":1.5,"atMostMilliseconds":70},"checkpointAtLeastEveryMilliseconds":9`)
 			config := s.info().Config
 			for name, want := range map[string]any{
 				"resolveLinktos": true, "messageTimeoutMilliseconds": 12.0, "startFrom": 7.0, "startPosition": "7", "bufferSize": 60.0, "readBatchSize": 30.0,
 				"namedConsumerStrategy": "Pinned", "maxSubscriberCount": 10.0, "preferRoundRobin": false,
+				"retryDelayMilliseconds": 5.0, "checkpointAtLeastEveryMilliseconds": 9.0,
 			} {
 				check.Equal(t, config[name], want, name)
 			}
+			check.Equal(t, fmt.Sprint(config["retryBackoff"]), "map[atMostMilliseconds:70 factor:1.5]", "backoff")
 		}},
 		{"an update forgets what was handed out", func(t *testing.T, s *subscriber) {
 			s.events(0, 3)

@@ -53,6 +53,27 @@ func TestSettings(t *testing.T) {
 		{"legacy is not looked at", `{"namedConsumerStrategy":"Pinned","preferRoundRobin":true}`, with(func(s *subscription.Settings) { s.Strategy = subscription.Pinned }), ""},
 		{"legacy without a strategy", `{"preferRoundRobin":false}`, defaults, ""},
 
+		{"delays", `{"retryDelayMilliseconds":1500,"RetryBackoff":{"Factor":"1.5","atmostmilliseconds":86400000},"checkpointAtLeastEveryMilliseconds":86400000}`, with(func(s *subscription.Settings) {
+			s.RetryDelay, s.RetryBackoff, s.CheckpointAtLeastEvery = 1500*time.Millisecond, subscription.Backoff{Factor: 1.5, AtMost: 24 * time.Hour}, 24*time.Hour
+		}), ""},
+		{"a factor alone", `{"retryDelayMilliseconds":"90000","retryBackoff":100}`, with(func(s *subscription.Settings) {
+			s.RetryDelay, s.RetryBackoff = 90*time.Second, subscription.Backoff{Factor: 100}
+		}), ""},
+		{"no delays", `{"retryDelayMilliseconds":0,"retryBackoff":null,"checkpointAtLeastEveryMilliseconds":0}`, defaults, ""},
+
+		{"delay below 0", `{"retryDelayMilliseconds":-1}`, nil, "retryDelayMilliseconds (-1) must be between 0 and 86400000"},
+		{"delay of more than a day", `{"retryDelayMilliseconds":86400001}`, nil, "retryDelayMilliseconds (86400001) must be between 0 and 86400000"},
+		{"checkpoints below 0", `{"checkpointAtLeastEveryMilliseconds":-1}`, nil, "checkpointAtLeastEveryMilliseconds (-1) must be between 0 and 86400000"},
+		{"factor below 1", `{"retryBackoff":0.5}`, nil, "factor of retryBackoff (0.5) must be between 1 and 100"},
+		{"factor above 100", `{"retryBackoff":{"factor":101}}`, nil, "factor of retryBackoff (101) must be between 1 and 100"},
+		{"factor that is no number", `{"retryBackoff":"NaN"}`, nil, "factor of retryBackoff (NaN) must be between 1 and 100"},
+		{"no factor", `{"retryBackoff":{"atMostMilliseconds":5}}`, nil, "retryBackoff must be a factor, or an object with a factor."},
+		{"factor of 0", `{"retryBackoff":0}`, nil, "retryBackoff must be a factor, or an object with a factor."},
+		{"list for a backoff", `{"retryBackoff":[2]}`, nil, "retryBackoff must be a factor, or an object with a factor."},
+		{"word for a limit", `{"retryBackoff":{"factor":2,"atMostMilliseconds":"x"}}`, nil, "atMostMilliseconds of retryBackoff must be an integer."},
+		{"limit below the delay", `{"retryDelayMilliseconds":2000,"retryBackoff":{"factor":2,"atMostMilliseconds":1000}}`, nil,
+			"atMostMilliseconds of retryBackoff (1000) must not be less than retryDelayMilliseconds (2000)"},
+
 		{"no JSON", `{nonsense`, nil, "Invalid request. The body is not a JSON object."},
 		{"a list", `[]`, nil, "Invalid request. The body is not a JSON object."},
 		{"null", `null`, nil, "Invalid request. The body is not a JSON object."},
@@ -134,6 +155,9 @@ func TestSettingsXML(t *testing.T) {
 		{"elements", `<?xml version="1.0"?><SubscriptionConfigData xmlns="urn:x"><ResolveLinktos>true</ResolveLinktos><bufferSize> 60 </bufferSize><StartPosition>-1</StartPosition>` +
 			`<NamedConsumerStrategy>Pinned</NamedConsumerStrategy><Other><a/></Other></SubscriptionConfigData>`,
 			`{"resolveLinktos":true,"bufferSize":60,"startFrom":-1,"namedConsumerStrategy":"Pinned"}`},
+		{"backoff", `<SubscriptionConfigData><RetryDelayMilliseconds>5</RetryDelayMilliseconds><RetryBackoff><Factor>2</Factor><AtMostMilliseconds>70</AtMostMilliseconds></RetryBackoff></SubscriptionConfigData>`,
+			`{"retryDelayMilliseconds":5,"retryBackoff":{"factor":2,"atMostMilliseconds":70}}`},
+		{"factor alone", `<SubscriptionConfigData><RetryBackoff>2</RetryBackoff></SubscriptionConfigData>`, `{"retryBackoff":2}`},
 		{"without a text", `<SubscriptionConfigData xmlns:i="urn:i"><BufferSize/><StartFrom i:nil="true"/><StartPosition></StartPosition><NamedConsumerStrategy i:nil="true"/></SubscriptionConfigData>`, "{}"},
 		{"legacy", `<SubscriptionConfigData><NamedConsumerStrategy/></SubscriptionConfigData>`, `{"namedConsumerStrategy":"DispatchToSingle"}`},
 		{"another root", `<subscription/>`, none},

@@ -69,9 +69,18 @@ type entry struct {
 
 	Filter *storedFilter `json:"filter,omitempty"`
 
-	// ResolvedStart is ours; other versions pass it over.
+	// The rest is ours; other versions pass it over.
 	ResolvedStart *int64 `json:"resolvedStart,omitempty"`
-	ResolvedIn    *int64 `json:"resolvedIn,omitempty"` // likewise
+	ResolvedIn    *int64 `json:"resolvedIn,omitempty"`
+
+	RetryDelay             int64          `json:"retryDelayMilliseconds,omitempty"`
+	RetryBackoff           *storedBackoff `json:"retryBackoff,omitempty"`
+	CheckpointAtLeastEvery int64          `json:"checkpointAtLeastEveryMilliseconds,omitempty"`
+}
+
+type storedBackoff struct {
+	Factor float64 `json:"factor"`
+	AtMost int64   `json:"atMostMilliseconds,omitempty"`
 }
 
 // entry returns the stored form of the group. All entries are stored with each change of one, so
@@ -91,6 +100,10 @@ func (d *definition) entry() (_ json.RawMessage, err error) {
 		ReadBatchSize: s.ReadBatchSize, CheckPointAfter: s.CheckpointAfter.Milliseconds(),
 		MinCheckPointCount: s.MinCheckpointCount, MaxCheckPointCount: s.MaxCheckpointCount,
 		MaxSubscriberCount: s.MaxSubscriberCount, NamedConsumerStrategy: string(s.Strategy),
+		RetryDelay: s.RetryDelay.Milliseconds(), CheckpointAtLeastEvery: s.CheckpointAtLeastEvery.Milliseconds(),
+	}
+	if b := s.RetryBackoff; b != (Backoff{}) {
+		e.RetryBackoff = &storedBackoff{b.Factor, b.AtMost.Milliseconds()}
 	}
 	if d.Stream != event.AllStream { // For $all the start is a position, not a number.
 		e.StartFrom = s.StartFrom
@@ -117,9 +130,12 @@ func decodeEntry(raw json.RawMessage) (d *definition, why error) {
 		MessageTimeout: milliseconds(e.MessageTimeout), MaxRetryCount: e.MaxRetryCount, LiveBufferSize: e.LiveBufferSize,
 		BufferSize: e.HistoryBufferSize, ReadBatchSize: e.ReadBatchSize, CheckpointAfter: milliseconds(e.CheckPointAfter),
 		MinCheckpointCount: e.MinCheckPointCount, MaxCheckpointCount: e.MaxCheckPointCount, MaxSubscriberCount: e.MaxSubscriberCount,
-		Strategy: Strategy(e.NamedConsumerStrategy),
+		Strategy: Strategy(e.NamedConsumerStrategy), RetryDelay: milliseconds(e.RetryDelay), CheckpointAtLeastEvery: milliseconds(e.CheckpointAtLeastEvery),
 	}}
 	s := &d.Settings
+	if b := e.RetryBackoff; b != nil {
+		s.RetryBackoff = Backoff{b.Factor, milliseconds(b.AtMost)}
+	}
 	if e.StartPosition != "" {
 		n, ok := d.parsePosition(e.StartPosition)
 		if !ok {
@@ -149,6 +165,8 @@ func decodeEntry(raw json.RawMessage) (d *definition, why error) {
 		why = fmt.Errorf("a buffer of size %d holds no message", s.BufferSize)
 	case s.StartFrom < -1:
 		why = fmt.Errorf("start %s is before the first event", d.Position(s.StartFrom))
+	case s.wrongDelays() != "":
+		why = errors.New(s.wrongDelays())
 	}
 	if why != nil {
 		return &definition{Key: d.Key, stored: raw}, why

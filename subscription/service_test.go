@@ -50,6 +50,23 @@ func TestService(t *testing.T) {
 			b.lead()
 			b.is("settings", b.info().Settings, want)
 		}},
+		{"delays survive too, and are members of their own", func(b *bench) {
+			want := subscription.DefaultSettings()
+			want.RetryDelay, want.CheckpointAtLeastEvery = 1500*time.Millisecond, time.Minute
+			want.RetryBackoff = subscription.Backoff{Factor: 1.5, AtMost: time.Minute}
+			b.create(func(s settings) { *s = want })
+			entry := b.config()["entries"].([]any)[0].(map[string]any)
+			b.is("entry", []any{entry["retryDelayMilliseconds"], entry["retryBackoff"], entry["checkpointAtLeastEveryMilliseconds"]},
+				[]any{1500, map[string]any{"factor": 1.5, "atMostMilliseconds": 60000}, 60000})
+			b.lead()
+			b.is("settings", b.info().Settings, want)
+		}},
+		{"an entry with delays that cannot be is kept and not run", func(b *bench) {
+			b.store.Append(configStream, "$PersistentConfig", `{"version":"2","entries":[{"stream":"s","group":"g","historyBufferSize":9,"namedConsumerStrategy":"Pinned","retryDelayMilliseconds":-5}]}`, "")
+			b.lead()
+			_, err := b.Info(b.ctx, b.key)
+			b.is("info", err, subscription.ErrNotFound)
+		}},
 		{"life", func(b *bench) {
 			b.create(nil)
 			b.is("twice", b.Create(b.ctx, b.key, subscription.DefaultSettings(), ""), subscription.ErrExists)

@@ -40,6 +40,15 @@ type Settings struct {
 	MaxCheckpointCount int
 	MaxSubscriberCount int // consumers that are pushed to; 0: any number
 	Strategy           Strategy
+
+	// RetryDelay is waited before a message is tried again for the first time, 0: it is handed out
+	// at once.
+	RetryDelay   time.Duration
+	RetryBackoff Backoff
+	// CheckpointAtLeastEvery is the time after which a checkpoint is written however few messages
+	// were answered, 0: few messages get none.
+	CheckpointAtLeastEvery time.Duration
+
 	// Filter is of a group on $all, nil: it gets every event. It stays as it was when
 	// the group was created.
 	Filter *Filter
@@ -50,6 +59,12 @@ type Filter struct {
 	OfStream bool     // by the names of streams, else by event types
 	Regex    string   // an expression that matches anywhere, as package match has them
 	Prefixes []string // one of them is enough; they count if there is no Regex
+}
+
+// Backoff is how delays grow from one retry of a message to the next. The zero value: they do not.
+type Backoff struct {
+	Factor float64       // of each delay to the one before
+	AtMost time.Duration // of delays; 0: a minute, or RetryDelay if that is longer
 }
 
 // DefaultSettings returns the values of properties that are not given.
@@ -71,7 +86,7 @@ type Action uint8
 
 // The actions.
 const (
-	Retry Action = iota // hand it out again at once, or park it when that was done often enough
+	Retry Action = iota // hand it out again, or park it when that was done often enough
 	Park
 	Skip // as an acknowledgement
 	Stop // likewise

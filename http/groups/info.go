@@ -211,6 +211,21 @@ func writeSettings(o *outline.Writer, k subscription.Key, s *subscription.Settin
 		outline.Text("namedConsumerStrategy", string(s.Strategy)),
 		outline.Bool("preferRoundRobin", s.Strategy == subscription.RoundRobin),
 	)
+	// Ours: clients know the rest.
+	if s.RetryDelay > 0 {
+		o.Leaves(outline.Int("retryDelayMilliseconds", s.RetryDelay.Milliseconds()))
+	}
+	if b := s.RetryBackoff; b != (subscription.Backoff{}) {
+		o.Object("retryBackoff", func() {
+			o.Leaves(outline.Float("factor", b.Factor))
+			if b.AtMost > 0 {
+				o.Leaves(outline.Int("atMostMilliseconds", b.AtMost.Milliseconds()))
+			}
+		})
+	}
+	if s.CheckpointAtLeastEvery > 0 {
+		o.Leaves(outline.Int("checkpointAtLeastEveryMilliseconds", s.CheckpointAtLeastEvery.Milliseconds()))
+	}
 }
 
 func writeConnection(o *outline.Writer, c *subscription.ConnectionInfo) {

@@ -36,6 +36,7 @@ var settingNames = []string{
 	"resolveLinktos", "startFrom", "startPosition", "messageTimeoutMilliseconds", "extraStatistics", "maxRetryCount",
 	"liveBufferSize", "bufferSize", "readBatchSize", "checkPointAfterMilliseconds", "minCheckPointCount", "maxCheckPointCount",
 	"maxSubscriberCount", "namedConsumerStrategy", "preferRoundRobin",
+	"retryDelayMilliseconds", "retryBackoff", "checkpointAtLeastEveryMilliseconds",
 }
 
 // readSettings reads the body of the request. Members that it leaves out have their defaults.
@@ -69,6 +70,10 @@ func decodeSettingsXML(body []byte) *args.Members {
 		name := args.NameIn(settingNames, e.Name())
 		if name == "" {
 			m.Others = append(m.Others, e.Name())
+			continue
+		}
+		if e.HasChildren() && name == "retryBackoff" {
+			m.Values[name] = args.Member{Raw: e.AppendJSON(nil), Kind: jsontext.Object}
 			continue
 		}
 		if e.HasChildren() {
@@ -117,6 +122,7 @@ func settings(m *args.Members) (subscription.Settings, error) {
 		{"maxRetryCount", &s.MaxRetryCount}, {"liveBufferSize", &s.LiveBufferSize}, {"bufferSize", &s.BufferSize},
 		{"readBatchSize", &s.ReadBatchSize}, {"minCheckPointCount", &s.MinCheckpointCount},
 		{"maxCheckPointCount", &s.MaxCheckpointCount}, {"maxSubscriberCount", &s.MaxSubscriberCount},
+		{"retryDelayMilliseconds", &s.RetryDelay}, {"checkpointAtLeastEveryMilliseconds", &s.CheckpointAtLeastEvery},
 	} {
 		switch to := p.to.(type) {
 		case *bool:
@@ -129,6 +135,7 @@ func settings(m *args.Members) (subscription.Settings, error) {
 			*to = time.Duration(m.Integer(p.name, math.MaxInt32, to.Milliseconds())) * time.Millisecond
 		}
 	}
+	s.RetryBackoff = backoff(m)
 	s.Strategy = strategy(m, s.Strategy)
 	position := m.Values["startPosition"]
 	if position.IsGiven() && position.Kind != jsontext.String && position.Kind != jsontext.Number {
@@ -142,6 +149,26 @@ func settings(m *args.Members) (subscription.Settings, error) {
 		}
 	}
 	return s, m.Err
+}
+
+// backoff reads an object, or the factor alone.
+func backoff(m *args.Members) (b subscription.Backoff) {
+	v := m.Values["retryBackoff"]
+	switch {
+	case !v.IsGiven():
+		return b
+	case v.Kind == jsontext.Object:
+		of := args.Object(v.Raw, nil, "factor", "atMostMilliseconds")
+		b.AtMost = time.Duration(of.Integer("atMostMilliseconds", math.MaxInt32, 0)) * time.Millisecond
+		if v = of.Values["factor"]; of.Err != nil {
+			m.MustBe("atMostMilliseconds of retryBackoff", "an integer")
+		}
+	}
+	var err error
+	if b.Factor, err = strconv.ParseFloat(v.Number(), 64); err != nil || b.Factor == 0 {
+		m.MustBe("retryBackoff", "a factor, or an object with a factor")
+	}
+	return b
 }
 
 // strategy reads the consumer strategy. The empty text leaves it to the property

@@ -9,11 +9,13 @@ import { to } from "../lib/address.js";
 const defaults = {
 	resolveLinktos: false, startFrom: "0", messageTimeoutMilliseconds: 10000, extraStatistics: false, maxRetryCount: 10, liveBufferSize: 500, bufferSize: 500, readBatchSize: 20,
 	checkPointAfterMilliseconds: 1000, minCheckPointCount: 10, maxCheckPointCount: 500, maxSubscriberCount: 10, namedConsumerStrategy: "RoundRobin",
+	retryDelayMilliseconds: 0, checkpointAtLeastEveryMilliseconds: 0,
 };
 const numbers = [
 	["messageTimeoutMilliseconds", "Message timeout", "milliseconds until a message that is not answered is handed out again"], ["maxRetryCount", "Retries", "then a message is parked"], ["maxSubscriberCount", "Most consumers", "0: any number"],
 	["liveBufferSize", "Live buffer", "messages"], ["bufferSize", "Buffer", "messages"], ["readBatchSize", "Read at once", "messages, fewer than the buffer"],
 	["checkPointAfterMilliseconds", "Checkpoint after", "milliseconds"], ["minCheckPointCount", "Checkpoint at least after", "messages"], ["maxCheckPointCount", "Checkpoint at most after", "messages"],
+	["retryDelayMilliseconds", "Retry delay", "milliseconds until a message is tried again"], ["checkpointAtLeastEveryMilliseconds", "Checkpoint at least every", "milliseconds, however few messages; 0: never"],
 ];
 
 const ofAll = "Groups of $all are made and changed over gRPC, by a client library. Their parked messages are looked after here.";
@@ -23,7 +25,7 @@ export default function GroupEdit({ stream, group }) {
 	const q = useAnswer((signal) => fromLeader(`/subscriptions/${path(stream, group)}/info`, { signal }), [stream, group], { off: fresh || stream === "$all" });
 	if (fresh) return html`<${Page} title="New subscription"><${Form} settings=${defaults} /><//>`;
 	if (stream === "$all") return html`<${Page} title=${`Edit ${group}`}><p class="box">${ofAll}</p><//>`;
-	return html`<${Page} title=${`Edit ${group}`}><${Answer} of=${q}>${(d) => html`<${Form} stream=${stream} group=${group} settings=${{ ...d.config, startFrom: d.config.startPosition ?? String(d.config.startFrom) }} />`}<//><//>`;
+	return html`<${Page} title=${`Edit ${group}`}><${Answer} of=${q}>${(d) => html`<${Form} stream=${stream} group=${group} settings=${{ ...defaults, ...d.config, startFrom: d.config.startPosition ?? String(d.config.startFrom) }} />`}<//><//>`;
 }
 
 function Form({ stream: s = "", group: g = "", settings }) {
@@ -34,6 +36,7 @@ function Form({ stream: s = "", group: g = "", settings }) {
 		fail(null);
 		const body = {};
 		for (const k of Object.keys(defaults)) body[k] = typeof defaults[k] === "number" ? Number(f[k]) : f[k];
+		if (f.retryBackoff) body.retryBackoff = f.retryBackoff; // It has no field here, and stays.
 		body.startFrom = /^-?[0-9]+$/.test(String(f.startFrom)) ? Number(f.startFrom) : 0;
 		try {
 			await send(fresh ? "PUT" : "POST", `/subscriptions/${path(stream, group)}`, { body });
