@@ -29,6 +29,8 @@ var (
 	CreateGroup   = Operation{May: MayOps, Leader: true, Recorded: true}
 	UpdateGroup   = Operation{May: MayOps, Leader: true, Recorded: true}
 	DeleteGroup   = Operation{May: MayOps, Leader: true, Recorded: true}
+	ResetGroup    = Operation{May: MayOps, Leader: true, Recorded: true}
+	PreviewReset  = Operation{May: MayOps, Leader: true}
 	ReplayParked  = Operation{May: MayOps, Leader: true, Recorded: true}
 	RestartGroups = Operation{May: MayOps, Leader: true, Recorded: true}
 	Consume       = Operation{May: MayReader, Leader: true}

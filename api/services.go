@@ -157,6 +157,9 @@ type Subscriptions interface {
 	Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string) error
 	// Connect adds a consumer that messages are pushed to, until it is closed or the group ends.
 	Connect(ctx context.Context, k subscription.Key, o subscription.ConnectOptions) (*subscription.Connection, error)
+	// Reset moves a group to another place, and Preview says what that would do.
+	Reset(ctx context.Context, k subscription.Key, to subscription.Target, by string) (subscription.Reset, error)
+	Preview(ctx context.Context, k subscription.Key, to subscription.Target) (subscription.Reset, error)
 	// Replay hands out the parked messages again whose number in the parked stream is below stopAt;
 	// -1: all.
 	Replay(ctx context.Context, k subscription.Key, stopAt int64) error

@@ -194,6 +194,7 @@ var expectations = map[string]string{
 	"PUT /subscriptions/{stream}/{subscription}": "ops", "POST /subscriptions/{stream}/{subscription}": "ops",
 	"DELETE /subscriptions/{stream}/{subscription}": "ops", "POST /subscriptions/{stream}/{subscription}/replayParked": "ops",
 	"GET /subscriptions/{stream}/{subscription}/info": "auth",
+	"GET /subscriptions/{stream}/{subscription}/reset": "ops", "POST /subscriptions/{stream}/{subscription}/reset": "ops",
 	"GET /subscriptions/{stream}/{subscription}":      "reader", "GET /subscriptions/{stream}/{subscription}/{count}": "reader",
 	"POST /subscriptions/{stream}/{subscription}/ack": "reader", "POST /subscriptions/{stream}/{subscription}/ack/{id}": "reader",
 	"POST /subscriptions/{stream}/{subscription}/nack": "reader", "POST /subscriptions/{stream}/{subscription}/nack/{id}": "reader",

@@ -27,7 +27,7 @@ func TestSubscriptionRoutes(t *testing.T) {
 		"/subscriptions/s/g": group, "/subscriptions/restart/g": group, "/subscriptions/viewparkedmessages/g": group, "/subscriptions/s/info": group,
 		"/subscriptions/s/g/1": read, "/subscriptions/s/g/one": read, "/subscriptions/s/g/info": read, "/subscriptions/s/g/Info": read, "/subscriptions/s/g/replayparked": read,
 		"/subscriptions/s/g/ack": write, "/subscriptions/s/g/nack": write, "/subscriptions/s/g/ack/" + guid: write, "/subscriptions/s/g/nack/x": write,
-		"/subscriptions/s/g/replayParked": write, "/subscriptions/%24all/g": group, "/%73ubscriptions/s": list, "/subscriptions/a%2Fb/c%2Fd": group,
+		"/subscriptions/s/g/replayParked": write, "/subscriptions/s/g/reset": "GET, POST, OPTIONS", "/subscriptions/%24all/g": group, "/%73ubscriptions/s": list, "/subscriptions/a%2Fb/c%2Fd": group,
 		"/subscriptions/viewparkedmessages/s/g/head/backward/1": read, "/subscriptions/viewparkedmessages/s/g/0/forward/1": read,
 		"/subscriptions/viewparkedmessages/s/g": read, // A count of that group.
 		"/subscriptions/s/g/parked":             read, "/subscriptions/s/g/parked/replay": write, "/subscriptions/s/g/parked/drop": write, "/subscriptions/s/g/parked/note": write,

@@ -220,6 +220,8 @@ func subscriptionRows(g *groups.Handlers) []row {
 	}
 	create, update := order(http.MethodPut, problem.Writing, api.CreateGroup, g.Create), order(http.MethodPost, problem.Writing, api.UpdateGroup, g.Update)
 	create.Bodies, update.Bodies = settingsForms, settingsForms
+	reset := order(http.MethodPost, problem.Writing, api.ResetGroup, g.Reset)
+	reset.Offer = jsonOffer
 	// Handing out messages: asking twice is not asking once.
 	consume := look(competingOffer, api.Consume.May, g.HandOut)
 	consume.Once = true
@@ -234,6 +236,7 @@ func subscriptionRows(g *groups.Handlers) []row {
 		at("/subscriptions/{stream}", inform(g.OfStream)),
 		at("/subscriptions/{stream}/{subscription}", create, update, order(http.MethodDelete, problem.Deleting, api.DeleteGroup, g.Delete), consume),
 		at("/subscriptions/{stream}/{subscription}/info", inform(g.Info)),
+		at("/subscriptions/{stream}/{subscription}/reset", look(jsonOffer, api.PreviewReset.May, g.PreviewReset), reset),
 		at("/subscriptions/{stream}/{subscription}/ack", ack),
 		at("/subscriptions/{stream}/{subscription}/nack", nack),
 		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, problem.Writing, api.ReplayParked, g.ReplayParked)),

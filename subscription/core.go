@@ -288,9 +288,14 @@ func (c *core) parked(batch []*message, ok bool, now time.Time) {
 	c.isParking = false
 	for _, m := range batch {
 		c.parking.remove(m)
-		if ok {
+		switch {
+		case ok && m.isLetGo:
+			m.state = done
+		case ok:
 			c.forget(m, now)
-		} else {
+		case m.isLetGo: // It does not come again.
+			c.parking.pushBack(m)
+		default:
 			c.wait(m)
 		}
 	}

@@ -38,9 +38,11 @@ type group struct {
 	tried  chan struct{} // closed when loading succeeded, or failed for the first time
 	// holds one element while a page is being read: pages come one after the other
 	token chan struct{}
-	room  chan struct{} // one element: the buffer has room again
-	space chan struct{} // one element: few replayed messages are left
-	desk  desk
+	// likewise while a checkpoint is being written. Who wants both takes token first.
+	saving chan struct{}
+	room   chan struct{} // one element: the buffer has room again
+	space  chan struct{} // one element: few replayed messages are left
+	desk   desk
 
 	mu          sync.Mutex // guards the fields below
 	closed      bool
@@ -48,6 +50,7 @@ type group struct {
 	connections []*Connection // those of the core's consumers
 	alarm       *time.Timer   // nil: not set
 	alarmAt     time.Time
+	interrupt   context.CancelFunc // of the wait for events; nil: there was none
 
 	counters counters
 	troubles troubles
@@ -57,7 +60,7 @@ func newGroup(t *term, d *definition) *group {
 	g := &group{
 		definition: d, term: t, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
 		now: t.opts.Now, core: newCore(&d.Settings, t.opts.Now()),
-		tried: make(chan struct{}), token: make(chan struct{}, 1), room: make(chan struct{}, 1), space: make(chan struct{}, 1),
+		tried: make(chan struct{}), token: make(chan struct{}, 1), saving: make(chan struct{}, 1), room: make(chan struct{}, 1), space: make(chan struct{}, 1),
 	}
 	g.desk = desk{g: g, token: make(chan struct{}, 1)}
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
@@ -142,17 +145,26 @@ func (g *group) writeCheckpoint(pause time.Duration) {
 	if pause > 0 && clock.Sleep(g.ctx, pause) != nil {
 		return
 	}
-	var number, seq int64
-	ok := g.insist(troubleCheckpoint, func(ctx context.Context) error {
+	g.insist(troubleCheckpoint, func(ctx context.Context) error {
+		select {
+		case g.saving <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		defer func() { <-g.saving }()
 		g.mu.Lock()
-		number, seq = g.core.position()
+		number, seq := g.core.position()
+		isOld := number == g.core.checkpoint.number // The group was moved since this was asked for.
 		g.mu.Unlock()
-		return g.streams.writeCheckpoint(ctx, number)
-	}, func() {})
-	if ok {
-		g.metrics.checkpoints.Inc()
+		if !isOld {
+			if err := g.streams.saveCheckpoint(ctx, g.streams.checkpointWrite(number, nil)); err != nil {
+				return err
+			}
+			g.metrics.checkpoints.Inc()
+		}
 		g.apply(func(c *core, now time.Time) { c.checkpointed(number, seq, now) })
-	}
+		return nil
+	}, func() {})
 }
 
 // insist tries a write of the group until it succeeds, and calls tried when it did not. It returns

@@ -24,38 +24,59 @@ type ownStreams struct {
 	timeout time.Duration // of one write
 }
 
-func (s *ownStreams) writeCheckpoint(ctx context.Context, number int64) error {
-	stream := s.CheckpointStream()
-	if err := bound(ctx, s.store, stream, `{"$maxCount":2,"$acl":`+accessList+`}`); err != nil {
+// checkpointWrite makes the write of a checkpoint. One below the first number is written twice:
+// then versions that do not know it see no older one, and the group begins where it did.
+func (s *ownStreams) checkpointWrite(number int64, metadata []byte) *event.Write {
+	e := event.Proposed{ID: newID(), Type: typeCheckpoint, Flags: event.FlagJSON, Data: []byte(`"` + s.Position(number) + `"`), Metadata: metadata}
+	w := &event.Write{Stream: s.CheckpointStream(), ExpectedVersion: event.AnyVersion, Events: []event.Proposed{e}}
+	if number < 0 {
+		e.ID = newID()
+		w.Events = append(w.Events, e)
+	}
+	return w
+}
+
+// saveCheckpoint does a write of a checkpoint, right after the last one, so that one that is late
+// never comes after a newer one. A repetition is not written twice.
+func (s *ownStreams) saveCheckpoint(ctx context.Context, w *event.Write) error {
+	if err := bound(ctx, s.store, w.Stream, `{"$maxCount":2,"$acl":`+accessList+`}`); err != nil {
 		return err
 	}
-	data := []byte(`"` + s.Position(number) + `"`)
-	_, err := s.store.Write(ctx, &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion,
-		Events: []event.Proposed{{ID: newID(), Type: typeCheckpoint, Flags: event.FlagJSON, Data: data}}})
-	if err != nil {
-		return fmt.Errorf("write checkpoint %s: %w", s.Position(number), err)
+	if w.ExpectedVersion == event.AnyVersion {
+		info, err := s.store.StreamInfo(ctx, w.Stream)
+		if err != nil {
+			return fmt.Errorf("look at stream %s: %w", w.Stream, err)
+		}
+		w.ExpectedVersion = info.Last
+	}
+	if _, err := s.store.Write(ctx, w); err != nil {
+		if _, isOther := errors.AsType[*event.WrongExpectedVersion](err); isOther {
+			w.ExpectedVersion = event.AnyVersion // It was not written: the next try looks again.
+		}
+		return fmt.Errorf("write checkpoint %s: %w", w.Events[0].Data, err)
 	}
 	return nil
 }
 
-// checkpoint returns the number of the last checkpoint, -1 when there is none.
-func (s *ownStreams) checkpoint(ctx context.Context) (int64, error) {
+// checkpoint returns the number of the last checkpoint: -1 says that nothing is answered, from the
+// start on. There need not be one.
+func (s *ownStreams) checkpoint(ctx context.Context) (number int64, isFound bool, err error) {
 	page, err := s.store.ReadStream(ctx, event.StreamRead{Stream: s.CheckpointStream(), From: event.Head, Count: 2, Backward: true})
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
-		return -1, nil
+		return -1, false, nil
 	case err != nil:
-		return -1, fmt.Errorf("read the checkpoint: %w", err)
+		return -1, false, fmt.Errorf("read the checkpoint: %w", err)
 	}
 	for i := range page.Events {
 		e := &page.Events[i].Record
 		if n, ok := s.parseCheckpoint(e); ok {
-			return n, nil
+			return n, true, nil
 		}
 		// Events that were processed after an older checkpoint come again, which is allowed.
 		s.logger.Warn("an event is not a checkpoint and is skipped", logkey.Stream, e.Stream, logkey.Number, e.Number, logkey.Type, e.Type)
 	}
-	return -1, nil
+	return -1, false, nil
 }
 
 // parseCheckpoint reads the number, which is in a JSON string, or bare in older data.
@@ -68,7 +89,7 @@ func (k Key) parseCheckpoint(e *event.Record) (int64, bool) {
 		text = string(e.Data)
 	}
 	n, ok := k.parsePosition(text)
-	return n, ok && n >= 0
+	return n, ok && n >= -1
 }
 
 // park tries the write several times. The ids stay the same, so that a try

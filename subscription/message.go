@@ -29,6 +29,7 @@ type message struct {
 	retries  int
 	bucket   int16 // of a pinned strategy, -1: none yet
 	replayed bool  // it comes from the parked stream
+	isLetGo  bool  // the group was moved while it was being parked
 	state    state
 	first    time.Time // when it was handed out first
 	given    time.Time // when it was handed out last

@@ -39,21 +39,24 @@ func (k Key) Position(number int64) string {
 	return "C:" + text + "/P:" + text
 }
 
-// parsePosition reads what Position returns. The second number of a position is at most
-// the first, which alone counts.
+// parsePosition reads what Position returns.
 func (k Key) parsePosition(text string) (int64, bool) {
-	prepare := ""
 	if k.Stream == event.AllStream {
-		var isMarked, isPair, isSecond bool
-		text, isMarked = strings.CutPrefix(text, "C:")
-		text, prepare, isPair = strings.Cut(text, "/")
-		prepare, isSecond = strings.CutPrefix(prepare, "P:")
-		if _, err := strconv.ParseInt(prepare, 10, 64); err != nil || !isMarked || !isPair || !isSecond {
-			return 0, false
-		}
+		return ParsePosition(text)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil
+}
+
+// ParsePosition reads a position of the log, as C:1234/P:1234. The second number is at most the
+// first, which alone counts.
+func ParsePosition(text string) (int64, bool) {
+	text, isMarked := strings.CutPrefix(text, "C:")
+	text, prepare, isPair := strings.Cut(text, "/")
+	prepare, isSecond := strings.CutPrefix(prepare, "P:")
+	_, other := strconv.ParseInt(prepare, 10, 64)
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, isMarked && isPair && isSecond && other == nil && err == nil
 }
 
 // CheckpointStream returns the stream that keeps how far a group got.

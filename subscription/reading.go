@@ -51,7 +51,7 @@ func (g *group) run() {
 // load reads how far the group got, the messages that are being replayed, and those that are still
 // to be replayed.
 func (g *group) load(ctx context.Context) error {
-	checkpoint, err := g.streams.checkpoint(ctx)
+	checkpoint, isFound, err := g.streams.checkpoint(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (g *group) load(ctx context.Context) error {
 		return err
 	}
 	next, known := g.first(), checkpoint
-	if checkpoint >= 0 {
+	if isFound {
 		end, err := g.term.next(ctx, g.Stream)
 		if err != nil {
 			return err
@@ -94,9 +94,15 @@ func (g *group) load(ctx context.Context) error {
 // step does the next thing that reading ahead has to do. It reports whether
 // anything came of it; if not, it must not be called again at once.
 func (g *group) step() (progress bool, err error) {
+	ctx, cancel := g.ctx, context.CancelFunc(func() {})
 	g.mu.Lock()
 	errand, from := g.core.errand(), g.core.next
+	if errand == awaitEvents {
+		ctx, cancel = context.WithCancel(g.ctx)
+		g.interrupt = cancel
+	}
 	g.mu.Unlock()
+	defer cancel()
 	switch errand {
 	case awaitEnd:
 		<-g.ctx.Done()
@@ -108,7 +114,10 @@ func (g *group) step() (progress bool, err error) {
 		}
 		return true, nil
 	case awaitEvents:
-		if err := g.source.wait(g.ctx, from); err != nil {
+		if err := g.source.wait(ctx, from); err != nil {
+			if ctx.Err() != nil && g.ctx.Err() == nil {
+				return true, nil // The group was moved.
+			}
 			return false, err
 		}
 		g.mu.Lock()

@@ -36,8 +36,11 @@ type source struct {
 	passed int                // records that the filter left out, below passWindow after a page
 	spared int64              // bytes that were passed over, below passBytes after a page
 	// begun is the position of the log after which reading resumed, -1: it began where the group
-	// does.
+	// does, or at the start.
 	begun int64
+	// own is the number of the event that stored that the group begins at the end: it and those
+	// before it do not come. -1: they do.
+	own int64
 }
 
 // batch is a part that was read of a source.
@@ -53,11 +56,16 @@ type batch struct {
 func newSource(s *ownStreams) source {
 	// A name that is not an index was refused when the group was made.
 	index, _ := s.index(s.Settings.Filter)
-	of := source{ownStreams: s, all: s.Stream == event.AllStream || index != nil, index: index, begun: -1}
+	of := source{ownStreams: s, all: s.Stream == event.AllStream || index != nil, index: index, begun: -1, own: s.storedIn}
 	if s.names != nil {
-		of.chosen = &event.FilterNames{NameFilter: s.names, OfStream: s.Settings.Filter.OfStream}
+		of.chosen = of.filterNames()
 	}
 	return of
+}
+
+// filterNames returns what the filter of the group is to those who look for events by names.
+func (s *source) filterNames() *event.FilterNames {
+	return &event.FilterNames{NameFilter: s.names, OfStream: s.Settings.Filter.OfStream}
 }
 
 // number returns the number of an event.
@@ -68,13 +76,16 @@ func (s *source) number(e *event.Record) int64 {
 	return e.Number
 }
 
-// resume returns where to begin after an event that existed once.
+// resume returns where to begin after an event that existed once; -1: at the start.
 func (s *source) resume(number int64) (next int64) {
-	if !s.all {
+	if s.begun = -1; !s.all {
 		return number + 1
 	}
+	if number < s.startAt {
+		s.own = -1
+	}
 	s.begun = number
-	return number
+	return max(0, number)
 }
 
 // read reads the events from a number on, at most so many. event.ErrStreamDeleted says that nothing
@@ -113,25 +124,31 @@ func (s *source) read(ctx context.Context, from int64, room int) (b batch, err e
 
 // chooses is the filter of the group. It counts what it leaves out.
 func (s *source) chooses(stream, eventType string) (bool, error) {
+	isChosen, err := s.matches(stream, eventType)
+	if err == nil && !isChosen {
+		s.passed++
+	}
+	return isChosen, err
+}
+
+// matches is the filter of the group.
+func (s *source) matches(stream, eventType string) (bool, error) {
 	name := eventType
 	if s.Settings.Filter.OfStream {
 		name = stream
 	}
 	isChosen, err := s.names.Match(name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, fmt.Errorf("filter by the name %.200q: %w", name, err)
-	case !isChosen:
-		s.passed++
 	}
 	return isChosen, nil
 }
 
 // isOwn reports whether an event is the one that stored that the group begins at the end, or came
-// before that. For a group that was updated and resumes after an older checkpoint it is an event as
-// any other.
+// before that. For a group that resumes after an older checkpoint, or at one, it is an event as any
+// other.
 func (s *source) isOwn(e event.Resolved) bool {
-	return e.Stream == configStream && e.Number <= s.storedIn && (s.begun < 0 || s.begun >= s.startAt)
+	return e.Stream == configStream && e.Number <= s.own
 }
 
 // wait returns nil when there may be something from a number on.

@@ -22,6 +22,9 @@ type Store interface {
 	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 	// Write does w whole or not at all, on the leader only.
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
+	// PositionAt returns the position of the first record that was not written before a time, in
+	// nanoseconds since 1970; the end of the log when there is none.
+	PositionAt(ctx context.Context, time int64) (int64, error)
 }
 
 func newID() event.ID { return event.ID(uuid.New()) }

@@ -66,12 +66,15 @@ func (g *Handlers) leadGroup(x *request.Request, do func(context.Context) error)
 func (g *Handlers) groupCommand(x *request.Request, status int, do func(context.Context, subscription.Key) error) error {
 	return g.Way.Lead(x, func(ctx context.Context) error {
 		if err := do(ctx, groupKey(x)); err != nil {
-			return groupFailed(x, err, "Group '"+x.Route.Group+"' does not exist.")
+			return groupFailed(x, err, noGroup(x))
 		}
 		commandResult(x, status, commandSuccess, "")
 		return nil
 	})
 }
+
+// noGroup is the reason of a command for a group that is not there.
+func noGroup(x *request.Request) string { return "Group '" + x.Route.Group + "' does not exist." }
 
 // Create makes a group, unless its own streams would have names that are too long, or its names
 // could not be kept: they are in a JSON document.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strings"
-	"time"
 
 	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
@@ -48,9 +48,9 @@ func (s *Handlers) AllAt(_ context.Context, x *request.Request) error {
 }
 
 func answerMoment(x *request.Request, find func(ctx context.Context, when int64) (*event.Record, error)) error {
-	when, err := moment(x.Route.From)
-	if err != nil {
-		return err
+	when, ok := args.Moment(x.Route.From)
+	if !ok {
+		return problem.Bad("'" + x.Route.From + "' is not valid time. Should be RFC 3339")
 	}
 	r, err := find(x.Reads(), when)
 	if err != nil {
@@ -62,47 +62,10 @@ func answerMoment(x *request.Request, find func(ctx context.Context, when int64)
 	return x.SendFreshJSON(momentOf{r.Number, string(atom.AppendPosition(nil, r.Position)), string(atom.AppendTime(nil, r.Time))})
 }
 
-// moment reads a time, as nanoseconds since 1970. One that 64 bits of them cannot tell, before 1678
-// or after 2261, is as the first or the last that they can: no event is older or newer.
-func moment(s string) (int64, error) {
-	// In a query + is a space.
-	t, err := time.Parse(time.RFC3339Nano, strings.ReplaceAll(strings.ToUpper(s), " ", "+"))
-	switch {
-	case err != nil:
-		return 0, problem.Bad("'" + s + "' is not valid time. Should be RFC 3339")
-	case t.UTC().Year() < 1678:
-		return math.MinInt64, nil
-	case t.UTC().Year() > 2261:
-		return math.MaxInt64, nil
-	}
-	return t.UnixNano(), nil
-}
-
 // firstSince returns the first event of a stream, as its readers see it, that is not before a time;
-// nil when there is none. The times of a stream never fall: it halves its numbers.
+// nil when there is none.
 func firstSince(ctx context.Context, store api.Store, stream string, when int64) (*event.Record, error) {
-	info, err := store.StreamInfo(ctx, stream)
-	if err != nil {
-		return nil, err
-	}
-	low, high := int64(0), info.Last+1 // It is among them, or high.
-	var found *event.Record
-	for {
-		middle := low + (high-low)/2
-		page, err := store.ReadStream(ctx, event.StreamRead{Stream: stream, From: middle, Count: 1, MaxPayload: 1})
-		switch {
-		case err != nil:
-			return nil, err // Also of a stream that is not there.
-		case low >= high:
-			return found, nil
-		case len(page.Events) == 0: // Hidden, or expired: with all before it.
-			low = max(middle+1, min(page.Min, high))
-		case page.Events[0].Time < when:
-			low = middle + 1
-		default:
-			found, high = &page.Events[0].Record, middle
-		}
-	}
+	return catchup.First(ctx, store, stream, func(r *event.Record) bool { return r.Time >= when })
 }
 
 // numberSince is firstSince for a stream that need not be there, as a number: the next one when

@@ -186,8 +186,8 @@ func (q *liveQuery) place(v string) (place, bool) {
 	} else if n, ok := args.Number(v, math.MaxInt64-1); ok {
 		return place{placeNumber, n}, true
 	}
-	ns, err := moment(v)
-	return place{placeTime, ns}, err == nil
+	ns, ok := args.Moment(v)
+	return place{placeTime, ns}, ok
 }
 
 // liveNames reads a list of prefixes, or one expression between slashes.
