@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,8 +157,55 @@ func TestVendor(t *testing.T) {
 		t.Errorf("the modules of others have %d bytes", total)
 	}
 	for _, p := range list.Packages {
-		if p.Version == "" || p.Licence != "MIT" && p.Licence != "Apache-2.0" {
+		if free := []string{"MIT", "Apache-2.0", "ISC", "OFL-1.1"}; p.Version == "" || !slices.Contains(free, p.Licence) {
 			t.Errorf("%s %q has the licence %q", p.Name, p.Version, p.Licence)
 		}
 	}
+}
+
+// TestContrast computes the contrast of the colours of both themes: at least 4.5 for text and 3 for
+// the edges of controls, as WCAG AA wants it.
+func TestContrast(t *testing.T) {
+	sheet := string(read(t, "app.css"))
+	blocks := regexp.MustCompile(`(?s):root(?:\[data-theme="dark"\])? \{(.*?)\n\}`).FindAllStringSubmatch(sheet, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("app.css has %d blocks of colours, wanted are those of light and dark", len(blocks))
+	}
+	for i, theme := range []string{"light", "dark"} {
+		colour := map[string]float64{} // luminance by name
+		for _, m := range regexp.MustCompile(`--([a-z-]+): #([0-9a-f]{6});`).FindAllStringSubmatch(blocks[i][1], -1) {
+			var r, g, b uint8
+			check.Value(fmt.Sscanf(m[2], "%02x%02x%02x", &r, &g, &b)).Must(t)
+			colour[m[1]] = 0.2126*linear(r) + 0.7152*linear(g) + 0.0722*linear(b)
+		}
+		hold := func(front, back string, least float64) {
+			a, b := colour[front], colour[back]
+			if got := (max(a, b) + 0.05) / (min(a, b) + 0.05); got < least {
+				t.Errorf("%s: %s on %s has a contrast of %.2f, at least %.1f is wanted", theme, front, back, got, least)
+			}
+		}
+		for _, back := range []string{"page", "panel", "side", "hover"} {
+			for _, front := range []string{"text", "muted", "accent", "good", "warn", "bad", "string", "number"} {
+				hold(front, back, 4.5)
+			}
+			hold("second", back, 3)
+		}
+		for _, back := range []string{"page", "panel", "side"} {
+			hold("control", back, 3)
+		}
+		for _, state := range []string{"accent", "good", "warn", "bad"} {
+			hold(state, state+"-soft", 4.5)
+			hold("text", state+"-soft", 4.5)
+			hold("on", state, 4.5)
+		}
+	}
+}
+
+// linear is a channel of sRGB as light.
+func linear(channel uint8) float64 {
+	c := float64(channel) / 255
+	if c <= 0.04045 {
+		return c / 12.92
+	}
+	return math.Pow((c+0.055)/1.055, 2.4)
 }

@@ -39,7 +39,7 @@ const (
 // uiAnswer has the headers of the files of our own interface. Nothing runs but its modules, nothing
 // is loaded from elsewhere, and no text becomes markup.
 var uiAnswer = http1.NewFields(
-	"Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "+
+	"Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; base-uri 'none'; "+
 		"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 	"X-Content-Type-Options", "nosniff",
 	"Referrer-Policy", "no-referrer",

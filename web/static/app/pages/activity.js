@@ -38,7 +38,7 @@ export default function Activity({ query }) {
 		const list = await newest("/streams/$operations", size, { node: "leader", query: { from: "start", to: "end", backward: "", contains } });
 		if (here() && list.length > 0) go(String(fromEntry(list[list.length - 1]).at))();
 	};
-	return html`<${Page} title="Activity" lead=${html`<${Age} of=${q} />`} actions=${html`<${Link} to=${["streams", "$operations"]}>The stream<//>`}>
+	return html`<${Page} title="Activity" what="Who changed what, when and from where, with the answer of the node." lead=${html`<${Age} of=${q} />`} actions=${html`<${Link} to=${["streams", "$operations"]}>The stream<//>`}>
 		<form class="bar ends" onSubmit=${filter}><${Choice} label="Filter by" value=${f.by} of=${filters} set=${(by) => set({ ...f, by })} /><${Field} label="Filter" value=${f.text} set=${(text) => set({ ...f, text })} disabled=${f.by === "nobody"} />
 			<button>Apply</button>${contains && html`<button type="button" onClick=${() => (set({ by: "who", text: "" }), patch({ by: "", text: "", from: "" }))}>Show all</button>`}</form>
 		<${Answer} of=${q} needs="the group $ops or $admins">${(list) => html`${contains && html`<p role="status">${plural(list.length, "match", "matches")}${list.length < size ? ", which is all" : ""}.</p>`}

@@ -67,7 +67,7 @@ export default function Append({ stream: given = "", query }) {
 		}
 		work(false);
 	};
-	return html`<${Page} title="Append event"><form class="wide-form" onSubmit=${submit}>
+	return html`<${Page} title="Append event" what="Writes one event or several, all or none, as a client would."><form class="wide-form" onSubmit=${submit}>
 		<div class="fields"><${Field} label="Stream" value=${stream} set=${setStream} required /><${Field} label="Expected version" value=${version} set=${setVersion} error=${violated(stream)} hint="Empty: any. -1: there must be no stream. Else the number of its last event." inputmode="numeric" /></div>
 		${events.map((e, i) => html`<fieldset key=${i} class="box"><legend>${events.length > 1 ? `Event ${i + 1}` : "Event"}</legend>
 			${i > 0 && has("multiStream") && html`<div class="fields"><${Field} label=${name("Stream", i)} value=${e.stream} set=${(stream) => change(i, { stream })} hint="Empty: the stream above." />

@@ -20,7 +20,7 @@ export default function Backup({ query }) {
 	}, [query.node], { every: 3000, off: !may });
 	if (!may) return html`<${Page} title="Backup"><${Forbidden} needs="the group $ops or $admins" /><//>`;
 	const running = q.data && q.data.current && q.data.current.backupId;
-	return html`<${Page} title="Backup" lead=${html`<${Age} of=${q} />`} actions=${html`<${NodeChoice} value=${query.node} />`}><${Answer} of=${q}>${(d) => d.off ? html`<${HowTo} />` : html`
+	return html`<${Page} title="Backup" what="Copies of the log, whole or what came since the last one." lead=${html`<${Age} of=${q} />`} actions=${html`<${NodeChoice} value=${query.node} />`}><${Answer} of=${q}>${(d) => d.off ? html`<${HowTo} />` : html`
 		<p>To <span class="mono">${d.to}</span>${d.schedule ? html`, at <span class="mono">${d.schedule}</span> by itself` : ", only when asked"}${d.keep && d.keep !== "0" ? `; the last ${d.keep} are kept` : "; all are kept"}.</p>
 		<div class="bar"><${Act} label="Back up now" cls="primary" disabled=${!!running} act=${() => send("POST", "/admin/backup", { node })} onDone=${q.again} />
 			${running && html`<span>${d.current.phase} ${bytes(d.current.done)}${Number(d.current.total) > 0 ? ` of ${bytes(d.current.total)}` : ""} <progress max=${Number(d.current.total) || 1} value=${Number(d.current.done)} aria-label="Progress"></progress></span><${Ask} label="Stop" act=${() => send("DELETE", "/admin/backup/current", { node })} onDone=${q.again}><p>The backup stops; what was copied of it is removed.</p><//>`}</div>

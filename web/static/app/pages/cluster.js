@@ -12,7 +12,7 @@ export default function Cluster() {
 	const members = useAnswer((signal) => get("/admin/cluster/members", { signal }), [may], { every: 5000, off: !may });
 	const gossip = useAnswer((signal) => get("/gossip", { signal }), [], { every: 2000 });
 	const extra = new Map((members.data || []).map((m) => [m.nodeId, m]));
-	return html`<${Page} title="Cluster" lead=${html`<${Age} of=${gossip} />`}><${Answer} of=${gossip}>${(g) => {
+	return html`<${Page} title="Cluster" what="The nodes, who leads them, and how far each has the log." lead=${html`<${Age} of=${gossip} />`}><${Answer} of=${gossip}>${(g) => {
 		const list = [...g.members].sort((a, b) => name(a).localeCompare(name(b))).map((m) => ({ ...m, ...pick(extra.get(m.instanceId)), name: name(m) }));
 		const leader = list.find((m) => m.state === "Leader" && m.isAlive), here = v && v.me ? name(v.me) : location.host;
 		return html`<${Drawing} list=${list} leader=${leader} here=${here} /><${Table} name="Nodes" heads=${["Node", "State", "#Written", "#Behind", "#Term", "Priority", "Version", "Last seen", "Id", ""]}>${list.map((m) => html`<tr key=${m.instanceId}>

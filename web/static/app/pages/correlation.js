@@ -19,7 +19,7 @@ export default function Correlation({ id, query }) {
 		problem: (error) => set((s) => ({ ...s, error, over: true })),
 	}, { once: true, after: found.last }), [id, round]);
 	const forest = build(found.events);
-	return html`<${Page} title="Correlation" lead=${html`<span class="mono small">${id}</span>`}>
+	return html`<${Page} title="Correlation" what="What belongs together: events with this correlation id, each below its cause." lead=${html`<span class="mono small">${id}</span>`}>
 		<p role="status">${plural(found.events.length, "event")}${found.over ? "" : ", still looking"}.
 		${found.over && found.more && html` <button onClick=${() => (set({ ...found, over: false }), more(round + 1))}>Look further</button>`}</p>
 		${found.error && html`<${Failure} error=${found.error} />`}

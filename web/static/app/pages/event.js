@@ -4,6 +4,7 @@ import { useAnswer } from "../api.js";
 import { lines } from "../lib/diff.js";
 import { parse, pretty, value } from "../lib/json.js";
 import { Answer, Copy, EventLink, Link, Page, StreamLink, Time } from "../parts/basics.js";
+import { Icon, icons } from "../parts/icons.js";
 import { Both, commandOf, loadEvent } from "../parts/events.js";
 import { visit } from "../store.js";
 
@@ -16,7 +17,7 @@ export default function Event({ stream, number }) {
 	const isLink = own.data && own.data.type === "$>";
 	const gone = own.error && (own.error.status === 410 ? "Stream deleted." : own.error.status === 404 ? "Event not found." : "");
 	const like = own.data && !isLink;
-	const actions = html`<span class="row-acts">${n > 0n && html`<${Link} to=${["streams", stream, n - 1n]} data-key="older">Previous event<//>`}<${Link} to=${["streams", stream, n + 1n]} data-key="newer">Next event<//></span>
+	const actions = html`${n > 0n && html`<${Link} to=${["streams", stream, n - 1n]} data-key="older"><${Icon} of=${icons.ArrowLeft} />Previous event<//>`}<${Link} to=${["streams", stream, n + 1n]} data-key="newer">Next event<${Icon} of=${icons.ArrowRight} /><//>
 		${like && html`<${Link} to=${["streams", stream, "append"]} query=${{ like: title }}>Append like this<//>`}<${Copy} label="Copy as curl" data-key="curl" text=${() => commandOf(stream, number)} />`;
 	if (!valid) return html`<${Page} title="Not found"><p>${number} is no event number.</p><//>`;
 	return html`<${Page} title=${title} actions=${actions}>

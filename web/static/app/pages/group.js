@@ -4,6 +4,7 @@ import { command, fromLeader, get, send, useAnswer, atomJSON } from "../api.js";
 import { path } from "../lib/address.js";
 import { count, plural, rate, span } from "../lib/format.js";
 import { Age, Answer, Ask, Copy, Link, Page, State, StreamLink, Table } from "../parts/basics.js";
+import { Icon, icons } from "../parts/icons.js";
 import { behindOf, behindText, waitingOf } from "../parts/groups.js";
 import { go } from "../router.js";
 
@@ -20,9 +21,8 @@ export default function Group({ stream, group }) {
 		return { ...d, since };
 	}, [stream, group], { every: 5000 });
 	const where = `/subscriptions/${path(stream, group)}`;
-	const actions = html`<${Link} to=${["subscriptions", stream, group, "parked"]}>Parked messages<//>${stream !== "$all" && html`<${Link} to=${["subscriptions", stream, group, "edit"]}>Edit<//>`}
-		<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", where + "/info", { node: "leader" })} />
-		<${Ask} label="Delete subscription" act=${() => send("DELETE", where)} onDone=${() => go("#/subscriptions")}><p>The group <strong>${group}</strong> of <strong class="mono">${stream}</strong> goes with its checkpoint: where its consumers were is forgotten. Events are not touched.</p><//>`;
+	const actions = html`<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", where + "/info", { node: "leader" })} />${stream !== "$all" && html`<${Link} to=${["subscriptions", stream, group, "edit"]}><${Icon} of=${icons.Pencil} />Edit<//>`}
+		<${Link} to=${["subscriptions", stream, group, "parked"]}>Parked messages<//><${Ask} label="Delete subscription" act=${() => send("DELETE", where)} onDone=${() => go("#/subscriptions")}><p>The group <strong>${group}</strong> of <strong class="mono">${stream}</strong> goes with its checkpoint: where its consumers were is forgotten. Events are not touched.</p><//>`;
 	return html`<${Page} title=${group} lead=${html`<${Age} of=${q} />`} actions=${actions}><${Answer} of=${q}>${(d) => html`
 		<dl class="facts"><dt>Stream</dt><dd><${StreamLink} name=${stream} /></dd><dt>Status</dt><dd><${State} kind=${d.status === "Live" ? "good" : "warn"}>${d.status}<//></dd>
 		<dt>Behind</dt><dd>${behindText(d, waitingOf(d))}${d.since ? `, the first of them ${span(Date.now() - new Date(d.since).getTime())} old` : ""}</dd>

@@ -23,7 +23,7 @@ const ofAll = "Groups of $all are made and changed over gRPC, by a client librar
 export default function GroupEdit({ stream, group }) {
 	const fresh = group === undefined;
 	const q = useAnswer((signal) => fromLeader(`/subscriptions/${path(stream, group)}/info`, { signal }), [stream, group], { off: fresh || stream === "$all" });
-	if (fresh) return html`<${Page} title="New subscription"><${Form} settings=${defaults} /><//>`;
+	if (fresh) return html`<${Page} title="New subscription" what="A group of consumers that share the events of one stream."><${Form} settings=${defaults} /><//>`;
 	if (stream === "$all") return html`<${Page} title=${`Edit ${group}`}><p class="box">${ofAll}</p><//>`;
 	return html`<${Page} title=${`Edit ${group}`}><${Answer} of=${q}>${(d) => html`<${Form} stream=${stream} group=${group} settings=${{ ...defaults, ...d.config, startFrom: d.config.startPosition ?? String(d.config.startFrom) }} />`}<//><//>`;
 }

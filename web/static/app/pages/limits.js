@@ -16,7 +16,7 @@ export default function Limits({ stream }) {
 	const q = useAnswer(async () => ({ events: (await newest(`/streams/${path("$$" + stream)}`, 50, { node: "leader" })).map(fromEntry) }), [stream]);
 	const [result, tell] = useState(/** @type {any} */ (null));
 	useEffect(() => tell(null), [stream]);
-	return html`<${Page} title="Access and limits" lead=${html`<span>of <${StreamLink} name=${stream} /></span>`}><${Answer} of=${q}>${(d) => html`<${Form} key=${d.events[0] ? String(d.events[0].at) : "none"} stream=${stream} events=${d.events} onSaved=${q.again} result=${result} tell=${tell} />`}<//><//>`;
+	return html`<${Page} title="Access and limits" what="Who may do what with the stream, and how long its events stay." lead=${html`<span>of <${StreamLink} name=${stream} /></span>`}><${Answer} of=${q}>${(d) => html`<${Form} key=${d.events[0] ? String(d.events[0].at) : "none"} stream=${stream} events=${d.events} onSaved=${q.again} result=${result} tell=${tell} />`}<//><//>`;
 }
 
 /** roles are what an access list names, as text. */

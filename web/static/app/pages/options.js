@@ -13,7 +13,7 @@ export default function Options({ query }) {
 		const other = query.node ? await get("/info/options", { signal, node: query.node }) : null;
 		return { own, other: other && new Map(other.map((o) => [o.name, o])) };
 	}, [query.node]);
-	return html`<${Page} title="Options"><div class="bar"><input type="search" aria-label="Filter options" placeholder="Filter" value=${text} onInput=${(e) => set(e.target.value)} /><${Check} label="Only changed" value=${changed} set=${only} />
+	return html`<${Page} title="Options" what="What this node was started with, and where each value comes from."><div class="bar"><input type="search" aria-label="Filter options" placeholder="Filter" value=${text} onInput=${(e) => set(e.target.value)} /><${Check} label="Only changed" value=${changed} set=${only} />
 		${others.length > 0 && html`<${Choice} label="Compare with" value=${query.node || ""} of=${[["", "no node"], ...others.map((m) => [m.instanceId, `${m.httpEndPointIp}:${m.httpEndPointPort}`])]} set=${(node) => patch({ node })} />`}</div>
 		<${Answer} of=${q} needs="the group $ops or $admins">${(d) => {
 			const t = text.toLowerCase();

@@ -4,6 +4,7 @@ import { command, fromLeader, send, useAnswer } from "../api.js";
 import { path } from "../lib/address.js";
 import { count, span } from "../lib/format.js";
 import { allowed, Act, Age, Answer, Ask, Check, Copy, Failure, Field, Link, Page, Tabs } from "../parts/basics.js";
+import { Icon, icons } from "../parts/icons.js";
 import { Editor, errorsOf } from "../parts/editor.js";
 import { Payload } from "../parts/tree.js";
 import { go, patch } from "../router.js";
@@ -17,11 +18,11 @@ export default function Projection({ name, query }) {
 	const tab = tabs.includes(query.tab) ? query.tab : "State";
 	const d = q.data, running = d && /Running|Preparing|Starting|Loading/.test(d.status) && !/Stopped/.test(d.status), system = name.startsWith("$");
 	const run = (c) => send("POST", `${where}/command/${c}`);
-	const actions = d && html`<${Act} label="Enable" disabled=${running} act=${() => run("enable")} onDone=${q.again} /><${Act} label="Disable" disabled=${!running} act=${() => run("disable")} onDone=${q.again} />
-		<${Ask} label="Reset" act=${() => run("reset")} onDone=${q.again}><p><strong>${name}</strong> begins again at the first event. What it has written stays, and it writes what is different anew.</p><//>
-		<${Ask} label="Abort" act=${() => run("abort")} onDone=${q.again} disabled=${!running}><p><strong>${name}</strong> stops at once, without a checkpoint: enabled again it goes on from its last one.</p><//>
-		<${Link} to=${["projections", name, "edit"]}>Edit<//><${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", where, { node: "leader" })} />
-		${allowed("ops") && !system && html`<${Remove} name=${name} where=${where} running=${running} />`}`;
+	const actions = d && html`${allowed("ops") && !system && html`<${Remove} name=${name} where=${where} running=${running} />`}
+		<${Ask} label="Abort" icon=${icons.Ban} act=${() => run("abort")} onDone=${q.again} disabled=${!running}><p><strong>${name}</strong> stops at once, without a checkpoint. When it is enabled again, it continues from its last checkpoint, and handles again what came after.</p><//>
+		<${Ask} label="Reset" icon=${icons.RotateCcw} act=${() => run("reset")} onDone=${q.again}><p><strong>${name}</strong> starts again at the first event, with an empty state. The events that it has written stay; those that come out different are written again.</p><//>
+		<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", where, { node: "leader" })} /><${Link} to=${["projections", name, "edit"]}><${Icon} of=${icons.Pencil} />Edit<//>
+		<${Act} label="Disable" icon=${icons.Pause} disabled=${!running} act=${() => run("disable")} onDone=${q.again} /><${Act} label="Enable" icon=${icons.Play} cls="primary" disabled=${running} act=${() => run("enable")} onDone=${q.again} />`;
 	return html`<${Page} title=${name} lead=${html`<${Age} of=${q} />`} actions=${actions}><${Answer} of=${q}>${(p) => html`
 		<dl class="facts"><dt>Status</dt><dd><${Status} of=${p} /></dd><dt>Progress</dt><dd><${Progress} of=${p} /></dd><dt>Mode</dt><dd>${p.mode}</dd><dt>Position</dt><dd class="mono">${p.position}</dd><dt>Last checkpoint</dt><dd class="mono">${p.lastCheckpoint || "none"} ${p.checkpointStatus}</dd>
 		<dt>Since the last start</dt><dd>${count(p.eventsProcessedAfterRestart)} events, ${span(p.coreProcessingTime)} of work</dd><dt>Under way</dt><dd>${count(p.bufferedEvents)} buffered, ${count(p.readsInProgress)} reads, ${count(p.writesInProgress)} writes</dd><dt>Partitions in memory</dt><dd>${count(p.partitionsCached)}</dd></dl>

@@ -20,7 +20,7 @@ export default function ProjectionEdit({ name }) {
 		const s = await fromLeader(`/projection/${path(name)}`, { signal });
 		return { ...d, query: d.query.replace(/\r\n?/g, "\n"), reason: s.stateReason }; // As the editor has it, or it would always differ.
 	}, [name], { off: fresh });
-	if (fresh) return html`<${Page} title="New projection"><${Form} kept="" source=${first} /><//>`;
+	if (fresh) return html`<${Page} title="New projection" what="A function over the events. Preview runs it over what there is and writes nothing."><${Form} kept="" source=${first} /><//>`;
 	return html`<${Page} title=${`Edit ${name}`}><${Answer} of=${q}>${(d) => html`<${Form} name=${name} kept=${d.query} source=${d.query} emits=${d.emitEnabled} reason=${d.reason} />`}<//><//>`;
 }
 

@@ -17,7 +17,7 @@ export default function Query() {
 	use(info);
 	if (!has("projections")) return html`<${Page} title="Query"><${Absent} what="projections: they are switched on with RunProjections" /><//>`;
 	const change = (v) => (set(v), sessionStorage.setItem(key, v));
-	return html`<${Page} title="Query"><p class="muted">A projection over all events that there are, which is removed after. It writes nothing.</p>
+	return html`<${Page} title="Query" what="A projection over all events that there are, which is removed after. It writes nothing.">
 		<${Editor} label="Source" value=${source} set=${change} errors=${t.status ? errorsOf(t.status.stateReason) : []} />
 		<div class="bar"><button class="primary" disabled=${t.phase === "running" || source.trim() === ""} onClick=${() => t.start(source)}>Run</button><button disabled=${t.phase !== "running"} onClick=${t.stop}>Stop</button></div>
 		<${Outcome} of=${t} name="Result" /><//>`;

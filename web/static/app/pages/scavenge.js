@@ -45,8 +45,7 @@ function Main({ query }) {
 		}
 		again();
 	};
-	return html`<${Page} title="Scavenge" lead=${html`<${Age} of=${current} />`} actions=${html`<${NodeChoice} value=${query.node} />`}>
-		<p class="muted">Frees the space of what is deleted, expired or beyond a limit, on one node. What it removes does not come back.</p>
+	return html`<${Page} title="Scavenge" what="Frees the space of what is deleted, expired or beyond a limit, on one node. What it removes does not come back." lead=${html`<${Age} of=${current} />`} actions=${html`<${NodeChoice} value=${query.node} />`}>
 		<div class="fields"><${Field} label="Threshold" type="number" value=${o.threshold} set=${(x) => set({ ...o, threshold: x })} hint="least weight of a chunk that is rewritten; below 0: all" /><${Field} label="Throttle" type="number" value=${o.throttle} set=${(x) => set({ ...o, throttle: x })} hint="percent of the time that it may work" /><${Field} label="Threads" type="number" value=${o.threads} set=${(x) => set({ ...o, threads: x })} hint="that work at once" /></div>
 		<${Estimate} key=${query.node || ""} node=${node} threshold=${o.threshold} start=${html`<${Ask} label="Start" cls="primary" danger=${false} disabled=${!!running} act=${() => send("POST", `/admin/scavenge?${how}`, { node })} onDone=${again}><p>What is deleted, expired or beyond a limit is removed from the chunks of this node. It does not come back. Dry run says before how much that is.</p><//>
 			${v && v.members.length > 1 && html`<${Ask} label="Start on all nodes in turn" danger=${false} disabled=${!!running || round.busy} act=${() => void everywhere()}><p>What is deleted, expired or beyond a limit is removed from the chunks of all ${v.members.length} nodes, one after the other, the leader last. It does not come back. This page leads them from one to the next: leave it open.</p><//>

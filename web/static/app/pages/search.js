@@ -27,7 +27,7 @@ const ways = ["Look through the log", "By tag, type, category"];
 
 export default function Search({ query }) {
 	const byIndex = query.by === "index" && has("query");
-	return html`<${Page} title="Search">${has("query") && html`<${Tabs} label="How to search" of=${ways} value=${ways[byIndex ? 1 : 0]} set=${(t) => go(to(["search"], { by: t === ways[1] ? "index" : "" }))} />`}
+	return html`<${Page} title="Search" what="Events by what is in them, or by what the index knows of them.">${has("query") && html`<${Tabs} label="How to search" of=${ways} value=${ways[byIndex ? 1 : 0]} set=${(t) => go(to(["search"], { by: t === ways[1] ? "index" : "" }))} />`}
 		${byIndex ? html`<${Find} key=${query.q} query=${query} />` : html`<${Look} query=${query} />`}<//>`;
 }
 

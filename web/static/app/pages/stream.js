@@ -5,6 +5,7 @@ import { path } from "../lib/address.js";
 import { count, plural, readTime } from "../lib/format.js";
 import { follow } from "../live.js";
 import { Act, Age, Answer, Ask, Check, Choice, Copy, Empty, Failure, Follows, Link, Page } from "../parts/basics.js";
+import { Icon, icons } from "../parts/icons.js";
 import { Events, fromEntry } from "../parts/events.js";
 import { patch, unmoved } from "../router.js";
 import { rows as height, use, visit, zone } from "../store.js";
@@ -49,7 +50,7 @@ export default function Stream({ stream, query }) {
 	};
 	const gone = q.error && (q.error.status === 410 ? "Stream deleted." : q.error.status === 404 ? "Stream not found." : "");
 
-	const actions = !index && html`<${Link} to=${["streams", stream, "append"]}>Append event<//>${!all && html`<${Link} to=${["streams", stream, "metadata"]}>Access and limits<//><${Delete} stream=${stream} onDone=${q.again} />`}`;
+	const actions = !index && html`${!all && html`<${Delete} stream=${stream} onDone=${q.again} /><${Link} to=${["streams", stream, "metadata"]}><${Icon} of=${icons.Shield} />Access and limits<//>`}<${Link} to=${["streams", stream, "append"]} class="primary"><${Icon} of=${icons.Plus} />Append event<//>`;
 	return html`<${Page} title=${stream} actions=${actions}>
 		<${Follows} />
 		<div class="bar">

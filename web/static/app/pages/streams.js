@@ -4,6 +4,7 @@ import { atomJSON, get, root, useAnswer } from "../api.js";
 import { to } from "../lib/address.js";
 import { count } from "../lib/format.js";
 import { Age, Answer, Empty, Failure, Field, Link, Page, StreamLink, Table, Tabs, Time } from "../parts/basics.js";
+import { Icon, icons } from "../parts/icons.js";
 import { fromEntry } from "../parts/events.js";
 import { go, patch } from "../router.js";
 import { has, visited } from "../store.js";
@@ -13,8 +14,8 @@ const keys = ["changed", "created", "all", "categories", "types"];
 
 export default function Streams({ query }) {
 	const tab = Math.max(0, keys.indexOf(query.tab));
-	const actions = html`<${Link} to=${["streams", "$all"]}>Everything ($all)<//><${Link} to=${["append"]}>Append event<//>`;
-	return html`<${Page} title="Streams" actions=${actions}><${Tabs} label="Which streams" of=${tabs} value=${tabs[tab]} set=${(t) => go(to(["streams"], { tab: keys[tabs.indexOf(t)] }))} />
+	const actions = html`<${Link} to=${["streams", "$all"]}>Everything ($all)<//><${Link} to=${["append"]} class="primary"><${Icon} of=${icons.Plus} />Append event<//>`;
+	return html`<${Page} title="Streams" what="All streams of this database: their events, newest first." actions=${actions}><${Tabs} label="Which streams" of=${tabs} value=${tabs[tab]} set=${(t) => go(to(["streams"], { tab: keys[tabs.indexOf(t)] }))} />
 		${tab === 0 ? html`<${Changed} />` : tab > 2 ? html`<${Indexed} key=${tab} kind=${keys[tab]} query=${query} />` : html`<${Names} key=${tab} order=${tab === 1 ? "created" : "name"} query=${query} />`}<//>`;
 }
 

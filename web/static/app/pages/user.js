@@ -8,7 +8,7 @@ import { go } from "../router.js";
 const list = (text) => text.split(",").map((g) => g.trim()).filter(Boolean);
 
 export default function User({ login }) {
-	if (login === undefined) return html`<${Page} title="New user"><${Create} /><//>`;
+	if (login === undefined) return html`<${Page} title="New user" what="Somebody who may sign in here and with every client."><${Create} /><//>`;
 	return html`<${One} login=${login} />`;
 }
 

@@ -4,20 +4,31 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor
 import { isAdmin, isOps, user } from "../auth.js";
 import { ago, time } from "../lib/format.js";
 import { to } from "../lib/address.js";
-import { use, view, zone } from "../store.js";
+import { Store, use, view, zone } from "../store.js";
+import { Icon, icons } from "./icons.js";
 
-/** Page is a heading with what stands below; the focus goes to the heading of a new page. */
-export function Page({ title, lead, actions, children }) {
+/** Page is the head of a page with what stands below; the focus goes to the heading of a new page. */
+export function Page({ children, ...head }) {
+	useLayoutEffect(() => scrollTo(0, 0), []);
+	return html`<${PageHead} ...${head} />${children}`;
+}
+
+/**
+ * PageHead is a heading with one line of what the page is, what is known of it now, and one bar of
+ * actions: buttons and links alike, the first of which may be primary.
+ * @param {{title: string, what?: any, lead?: any, actions?: any}} p
+ */
+export function PageHead({ title, what, lead, actions }) {
 	const h1 = useRef(/** @type {any} */ (null));
 	useEffect(() => {
 		document.title = `${title} – Annals`;
 	}, [title]);
-	useLayoutEffect(() => { // Before it is painted: later it would take the focus from a field that is typed into.
-		h1.current.focus({ preventScroll: true });
-		scrollTo(0, 0);
-	}, []);
-	return html`<div class="head"><h1 ref=${h1} tabindex="-1">${title}</h1>${lead}<div class="actions">${actions}</div></div>${children}`;
+	useLayoutEffect(() => h1.current.focus({ preventScroll: true }), []); // Before it is painted: later it would take the focus from a field that is typed into.
+	return html`<div class="head"><div class="title"><h1 ref=${h1} tabindex="-1">${title}</h1><div class="what">${what && html`<span>${what}</span>`}${lead}</div></div><div class="actions">${actions}</div></div>`;
 }
+
+/** Facts are labelled values, in as many columns as fit. Those that are null are left out. @param {{of: ([string, any] | null | false)[]}} p */
+export const Facts = ({ of }) => html`<dl class="facts grid">${of.map((f) => f && html`<div key=${f[0]}><dt>${f[0]}</dt><dd>${f[1]}</dd></div>`)}</dl>`;
 
 /** Time is an instant with milliseconds in the zone that was chosen. */
 export function Time({ at }) {
@@ -43,9 +54,24 @@ export function Link({ to: parts, query, children, ...rest }) {
 export const StreamLink = ({ name, ...rest }) => html`<${Link} to=${["streams", name]} class="mono" ...${rest}>${name}<//>`;
 export const EventLink = ({ stream, number, ...rest }) => html`<${Link} to=${["streams", stream, number]} class="mono" ...${rest}>${`${number}@${stream}`}<//>`;
 
+/** toasts are what was said at the edge of the window: for three seconds, failures until they are closed. */
+const toasts = new Store(/** @type {{text: string, bad: boolean}[]} */ ([]));
+
+/** say tells how something went. @param {string} text @param {boolean} [bad] */
+export function say(text, bad = false) {
+	const one = { text, bad };
+	toasts.set([...toasts.value.filter((t) => t.text !== text).slice(-3), one]);
+	if (!bad) setTimeout(() => toasts.set(toasts.value.filter((t) => t !== one)), 3000);
+}
+
+export function Toasts() {
+	const all = use(toasts), close = (t) => toasts.set(toasts.value.filter((x) => x !== t));
+	return html`<div class="toasts"><div role="status">${all.map((t) => !t.bad && html`<div key=${t.text} class="toast"><${Icon} of=${icons.Check} />${t.text}</div>`)}</div>
+		<div role="alert">${all.map((t) => t.bad && html`<div key=${t.text} class="toast bad">${t.text}<button aria-label="Close" onClick=${() => close(t)}><${Icon} of=${icons.X} /></button></div>`)}</div></div>`;
+}
+
 /** Copy puts a text on the clipboard and says so. */
 export function Copy({ label, text, ...rest }) {
-	const [done, set] = useState("");
 	const copy = async () => {
 		const value = typeof text === "function" ? text() : text;
 		try {
@@ -58,10 +84,9 @@ export function Copy({ label, text, ...rest }) {
 			document.execCommand("copy");
 			area.remove();
 		}
-		set("Copied.");
-		setTimeout(() => set(""), 2000);
+		say("Copied.");
 	};
-	return html`<button type="button" onClick=${copy} ...${rest}>${label}</button><span role="status" class="small muted">${done}</span>`;
+	return html`<button type="button" onClick=${copy} ...${rest}><${Icon} of=${icons.Copy} />${label}</button>`;
 }
 
 /** Failure is an error with the server's text, status and address. */
@@ -70,7 +95,7 @@ export function Failure({ error, again, needs = "" }) {
 	if (error.status === 404 && error.absent) return html`<p>This node does not offer ${error.absent}.</p>`;
 	return html`<div class="box bad" role="alert"><p><strong>${error.message}</strong></p>
 		${error.method && html`<p class="small muted mono">${error.status ? `${error.status} · ` : ""}${error.method} ${error.url}</p>`}
-		<p>${again && html`<button onClick=${again}>Try again</button>`}${error.command && html`<${Copy} label="Copy as curl" text=${error.command} />`}</p></div>`;
+		<p class="row-acts">${again && html`<button onClick=${again}><${Icon} of=${icons.RotateCcw} />Try again</button>`}${error.command && html`<${Copy} label="Copy as curl" text=${error.command} />`}</p></div>`;
 }
 
 /** Forbidden says who somebody is and what is lacking. @param {{error?: any, needs?: string}} p */
@@ -92,9 +117,9 @@ export function Answer({ of, children, empty, lines = 6, needs = "" }) {
 		${empty && empty(of.data) ? null : children(of.data)}</div>`;
 }
 
-/** Empty says what would fill a place, with a line of curl. */
-export function Empty({ text, command }) {
-	return html`<div class="empty"><p>${text}</p>${command && html`<pre class="mono">${command}</pre><${Copy} label="Copy" text=${command} />`}</div>`;
+/** Empty says what would fill a place, with a line of curl. @param {{text: any, command?: string, icon?: any}} p */
+export function Empty({ text, command, icon = icons.Inbox }) {
+	return html`<div class="empty"><${Icon} of=${icon} /><p>${text}</p>${command && html`<pre class="mono">${command}</pre><${Copy} label="Copy" text=${command} />`}</div>`;
 }
 
 /** Absent is what a node does not have. */
@@ -128,9 +153,9 @@ export function Dialog({ title, onClose, children, wide = false }) {
  * Ask is a button that opens a dialog of its name, with a button of that name or verb.
  * With typed that text must be typed first.
  */
-export function Ask({ label, verb, name, children, typed, act, onDone, danger = true, disabled = false, cls = "" }) {
+export function Ask({ label, verb, name, children, typed, act, onDone, danger = true, disabled = false, cls = danger ? "risky" : "", icon }) {
 	const [open, set] = useState(false);
-	return html`<button type="button" class=${cls} disabled=${disabled} aria-label=${name} onClick=${() => set(true)}>${label}</button>
+	return html`<button type="button" class=${cls} disabled=${disabled} aria-label=${name} onClick=${() => set(true)}>${icon && html`<${Icon} of=${icon} />`}${label}</button>
 		${open && html`<${Confirm} title=${name || label} verb=${verb || label} typed=${typed} act=${act} danger=${danger} onClose=${() => set(false)} onDone=${onDone}>${children}<//>`}`;
 }
 
@@ -157,20 +182,20 @@ export function Confirm({ title, verb, typed, act, danger = true, onClose, onDon
 }
 
 /** Act is a button that does something and says how it went. */
-export function Act({ label, name, act, onDone, disabled = false, cls = "", said = "", ...rest }) {
-	const [state, set] = useState(/** @type {any} */ ({}));
+export function Act({ label, name, act, onDone, disabled = false, cls = "", said = "", icon, ...rest }) {
+	const [busy, work] = useState(false);
 	const run = async () => {
-		set({ busy: true });
+		work(true);
 		try {
 			const r = await act();
-			set({ said: said });
+			if (said) say(said);
 			if (onDone) onDone(r);
 		} catch (error) {
-			set({ error });
+			say(error.message, true);
 		}
+		work(false);
 	};
-	return html`<button type="button" class=${cls} aria-label=${name} disabled=${disabled || state.busy} onClick=${run} ...${rest}>${label}</button>${state.said && html`<span role="status">${state.said}</span>`}
-		${state.error && html`<span role="alert" class="badtext">${state.error.message}</span>`}`;
+	return html`<button type="button" class=${cls} aria-label=${name} disabled=${disabled || busy} onClick=${run} ...${rest}>${icon && html`<${Icon} of=${icon} />`}${label}</button>`;
 }
 
 /** Field is a labelled input. */
@@ -223,8 +248,27 @@ export function Tabs({ label, of, value, set }) {
 /** State is a word with the colour of what it means. */
 export const State = ({ kind, children }) => html`<span class=${"state " + kind}>${children}</span>`;
 
-/** Table is a table with a caption that screen readers hear. A heading that begins with # is of a column of numbers. */
-export const Table = ({ name, heads, children, cls = "" }) => html`<div class="scroll" tabindex="0" role="group" aria-label=${name + ", may be scrolled"}><table aria-label=${name} class=${cls}><thead><tr>${heads.map((h) => h.startsWith("#") ? html`<th scope="col" class="num">${h.slice(1)}</th>` : html`<th scope="col">${h || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+const phone = matchMedia("(max-width: 640px)");
+
+/**
+ * Table is a table with a caption that screen readers hear. A heading that begins with # is of a column of numbers. The
+ * head stays in sight; a table that is wider than its place is moved sideways. On a telephone each row is a card.
+ */
+export function Table({ name, heads, children, cls = "" }) {
+	const box = useRef(/** @type {any} */ (null)), [wide, set] = useState(false), [narrow, turn] = useState(phone.matches);
+	useEffect(() => {
+		const place = box.current, table = place.firstChild, change = () => turn(phone.matches);
+		const look = new ResizeObserver(() => set(table.offsetWidth > place.clientWidth + 1));
+		look.observe(place);
+		look.observe(table);
+		phone.addEventListener("change", change);
+		return () => (look.disconnect(), phone.removeEventListener("change", change));
+	}, []);
+	useLayoutEffect(() => {
+		if (narrow) for (const row of box.current.querySelectorAll("tbody > tr")) [...row.cells].forEach((c, i) => c.colSpan > 1 || !heads[i] || (c.dataset.label = heads[i].replace(/^#/, "")));
+	});
+	return html`<div class=${"scroll" + (wide && !narrow ? " wide" : "")} ref=${box} tabindex=${wide && !narrow ? "0" : undefined} role=${wide && !narrow ? "group" : undefined} aria-label=${wide && !narrow ? name + ", may be scrolled" : undefined}><table aria-label=${name} class=${cls}><thead><tr>${heads.map((h) => h.startsWith("#") ? html`<th scope="col" class="num">${h.slice(1)}</th>` : html`<th scope="col">${h || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+}
 
 /** allowed tells whether somebody has a role, as far as is known. @param {"ops" | "admin"} role */
 export function allowed(role) {
