@@ -43,6 +43,7 @@ type Node struct {
 	RefusedLogins *RefusedLogins // logs wrong credentials; nil: they are not logged
 	Many          *ManyMetrics   // counts writes to several streams; nil: they are not counted
 	Queries       *QueryMetrics  // counts queries; nil: they are not counted
+	Waits         *WaitMetrics   // counts waits for positions; nil: they are not counted
 	LogRequests   bool           // one line for every request
 
 	Now func() time.Time // the clock by which events are written, default time.Now

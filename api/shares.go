@@ -23,6 +23,7 @@ const (
 	Batch                // calls of BatchAppend
 	Poll                 // long polls that wait
 	Consumer             // consumers of persistent subscriptions, over gRPC
+	Held                 // requests that wait for a position
 	kinds
 )
 
@@ -45,6 +46,7 @@ var rules = [kinds]rule{
 	Query:    {"query", "Too many transient queries", "transient queries", 64, 1},
 	Batch:    {"batch", "Too many open batches", "open batches", 4096, 3},
 	Poll:     {"poll", "Too many long polls", "long polls", 4096, 3},
+	Held:     {"wait", "Too many requests wait for a position", "waits", 4096, 3},
 	Consumer: {"consumer", "Too many consumers", "consumers", 4096, 3},
 }
 

@@ -224,6 +224,9 @@ func (s *Server) answerTo(method string, err error) *problem {
 	if behind, ok := errors.AsType[*api.NotReached](err); ok {
 		return plain(codes.Unavailable, behind.Error())
 	}
+	if late, ok := errors.AsType[*api.WaitedInVain](err); ok {
+		return plain(codes.DeadlineExceeded, late.Error())
+	}
 	if building, ok := errors.AsType[*event.IndexBuilding](err); ok {
 		return plain(codes.FailedPrecondition, building.Error())
 	}

@@ -88,7 +88,7 @@ func checkCORS(t *testing.T, a answer, methods string) {
 	a.has(t, "Access-Control-Allow-Origin", "*").has(t, "Access-Control-Allow-Methods", methods).
 		has(t, "Access-Control-Expose-Headers", "Location, ES-Position, ES-CurrentVersion").
 		has(t, "Access-Control-Allow-Headers", "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, "+
-			"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, ES-ResolveLinkTos, ES-RequiresMaster")
+			"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, ES-ResolveLinkTos, ES-RequiresMaster, ES-WaitFor, ES-WaitAtMost")
 	a.has(t, "X-Content-Type-Options", "nosniff").has(t, "Content-Security-Policy", "default-src 'none'; sandbox")
 	if _, ok := a.header["Access-Control-Allow-Methods"]; !ok {
 		t.Error("no Access-Control-Allow-Methods")

@@ -39,7 +39,7 @@ const (
 
 // nodePages have examples for one node.
 var nodePages = []string{
-	readmePage, "docs/streams.md", "docs/tail.md", "docs/index-streams.md", "docs/queries.md", "docs/conditions.md", "docs/users.md", "docs/watching.md", "docs/subscriptions.md", "docs/projections.md", "docs/scavenge.md",
+	readmePage, "docs/streams.md", "docs/tail.md", "docs/index-streams.md", "docs/queries.md", "docs/conditions.md", "docs/waiting.md", "docs/users.md", "docs/watching.md", "docs/subscriptions.md", "docs/projections.md", "docs/scavenge.md",
 }
 
 // readExamples finds the blocks of a page: those to execute, and the

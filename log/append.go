@@ -205,7 +205,7 @@ func (a *appender) commit() error {
 		}
 	}
 	a.unsettled.Store(0)
-	a.reads.notify.wake(a.entries, posted.Entries)
+	a.reads.notify.wake(a.tail.End, a.entries, posted.Entries)
 	a.names.grown(a.tail.End)
 	a.metrics.writtenEvents.Add(uint64(len(a.entries)))
 	a.metrics.commits.Inc()

@@ -294,6 +294,35 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// TestWaitersSleep: those who wait for a position look when they begin to wait and when the log is
+// there, not at each event before.
+func TestWaitersSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		l := mustOpen(t, testOptions(vfs.NewMem()))
+		const waiters = 1000
+		var looks atomic.Int64
+		var all sync.WaitGroup
+		at := m.tail.End + 1<<12
+		for i := range waiters {
+			all.Go(func() {
+				check.NoError(t, l.Reads.notify.waitFor(t.Context(), at+int64(i%2), func() (bool, error) {
+					looks.Add(1)
+					return l.Reads.Settled() > at+int64(i%2), nil
+				}, nil))
+			})
+		}
+		for events := 0; m.tail.End <= at+1; events++ {
+			synctest.Wait()
+			check.Equal(t, looks.Load(), waiters, "looks after", events, "events")
+			write(t, l, m.frame(false, ev("s", "x")))
+		}
+		all.Wait()
+		check.Equal(t, looks.Load(), 2*waiters, "looks")
+		check.Must(t, l.Close())
+	})
+}
+
 // TestWaitMissesNothing: waiters follow a writer from event to event.
 func TestWaitMissesNothing(t *testing.T) {
 	m := newModel()

@@ -2,19 +2,21 @@ package eventlog
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/milestone"
 	"github.com/annalsdb/annals/log/index"
 )
 
-// notifier wakes those who wait for the log to move: all of it, or some streams.
-// Every wait ends with the next event of its kind; who waits looks again.
+// notifier wakes those who wait for the log to move: to a position, or by an event of some streams.
+// A wait for streams ends with the next event of its kind; who waits looks again.
 type notifier struct {
 	waiting atomic.Int64
 	mu      sync.Mutex
-	log     chan struct{}                   // closed when the log moves; nil without waiters
+	log     milestone.List                  // those who wait for a position
 	streams map[uint64]map[*waiter]struct{} // by stream hash
 	closed  bool
 }
@@ -35,10 +37,15 @@ func (w *waiter) wake() {
 // wait blocks until ready says true. It is asked at first and after each event that has one of the
 // hashes, of its stream or of what it says of itself, and after any event when none is given.
 func (n *notifier) wait(ctx context.Context, ready func() (bool, error), streams ...uint64) error {
+	return n.waitFor(ctx, math.MinInt64, ready, streams)
+}
+
+// waitFor is wait; without streams ready is asked when the log has passed the position.
+func (n *notifier) waitFor(ctx context.Context, position int64, ready func() (bool, error), streams []uint64) error {
 	n.waiting.Add(1)
 	defer n.waiting.Add(-1)
 	for {
-		woken, forget, closed := n.subscribe(streams)
+		woken, forget, closed := n.subscribe(position, streams)
 		done, err := ready()
 		if !done && err == nil && closed {
 			err = event.ErrClosed
@@ -57,17 +64,19 @@ func (n *notifier) wait(ctx context.Context, ready func() (bool, error), streams
 	}
 }
 
-func (n *notifier) subscribe(streams []uint64) (woken <-chan struct{}, forget func(), closed bool) {
+func (n *notifier) subscribe(position int64, streams []uint64) (woken <-chan struct{}, forget func(), closed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return nil, func() {}, true
 	}
 	if len(streams) == 0 {
-		if n.log == nil {
-			n.log = make(chan struct{})
-		}
-		return n.log, func() {}, false
+		w := n.log.Add(position)
+		return w.Woken, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.log.Remove(w)
+		}, false
 	}
 	if n.streams == nil {
 		n.streams = make(map[uint64]map[*waiter]struct{})
@@ -95,17 +104,15 @@ func (n *notifier) subscribe(streams []uint64) (woken <-chan struct{}, forget fu
 	}, false
 }
 
-// wake ends the waits for the log, for the streams of the given entries, and for what was posted.
-func (n *notifier) wake(entries, posted []index.Entry) {
+// wake ends the waits for positions below the end of the log, for the streams of the given entries,
+// and for what was posted.
+func (n *notifier) wake(end int64, entries, posted []index.Entry) {
 	if n.waiting.Load() == 0 {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.log != nil {
-		close(n.log)
-		n.log = nil
-	}
+	n.log.Pass(end)
 	if len(n.streams) == 0 {
 		return
 	}
@@ -137,10 +144,7 @@ func (n *notifier) wakeAll() {
 }
 
 func (n *notifier) wakeAllLocked() {
-	if n.log != nil {
-		close(n.log)
-		n.log = nil
-	}
+	n.log.Pass(math.MaxInt64)
 	for hash, set := range n.streams {
 		for w := range set {
 			w.wake()

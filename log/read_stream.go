@@ -495,7 +495,7 @@ func (rd *Reader) WaitStreams(ctx context.Context, streams []string, after []int
 
 // WaitLog blocks until the log's end is above a position, for reads of streams too (see Settled).
 func (rd *Reader) WaitLog(ctx context.Context, position int64) error {
-	return rd.notify.wait(ctx, func() (bool, error) {
+	return rd.notify.waitFor(ctx, position, func() (bool, error) {
 		return rd.Settled() > position, rd.Failed()
-	})
+	}, nil)
 }

@@ -24,6 +24,7 @@ func (n *Node) served() api.Node {
 		Leases: n.leases, Shares: n.shares, Memory: n.memory, Activity: n.activity, RefusedLogins: n.users.refused, LogRequests: c.LogHttpRequests,
 		Many:         api.NewManyMetrics(n.opts.Stats),
 		Queries:      api.NewQueryMetrics(n.opts.Stats),
+		Waits:        api.NewWaitMetrics(n.opts.Stats),
 		Now:          n.opts.Now,
 		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(), Insecure: c.Insecure,
 	}

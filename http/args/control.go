@@ -35,6 +35,8 @@ var (
 	headerLongPoll        = control("LongPoll")
 	headerRequireLeader   = control("RequireLeader")
 	HeaderResolveLinks    = control("ResolveLinkTos")
+	headerWaitAtMost      = control("WaitAtMost")
+	headerWaitFor         = control("WaitFor")
 )
 
 // Older spellings of ES-RequireLeader.
@@ -116,6 +118,20 @@ func LongPoll(m http.Header) (time.Duration, error) {
 
 // maxLongPoll bounds the wait of a long poll, whatever the client asks for.
 const maxLongPoll = time.Hour
+
+// WaitFor reads which position a request waits for, and how long at most, in headers or in
+// parameters of the query; ok is false when it waits for none.
+func WaitFor(r *http.Request) (position, atMost string, ok bool) {
+	if position, ok = headerWaitFor.In(r.Header); !ok {
+		if position, ok = Lookup(r.URL.RawQuery, "waitFor"); !ok {
+			return "", "", false
+		}
+	}
+	if atMost, ok = headerWaitAtMost.In(r.Header); !ok {
+		atMost = Value(r.URL.RawQuery, "waitAtMost")
+	}
+	return position, atMost, true
+}
 
 // ExpectedVersion reads what version a write expects; any without the header.
 func ExpectedVersion(m http.Header) (int64, error) {

@@ -74,11 +74,25 @@ func (l *Way) Lead(x *request.Request, answer func(context.Context) error) error
 	if done, err := l.toLeader(x); done || err != nil {
 		return err
 	}
+	if x.Op.Awaits != nil {
+		if err := await(x, x.Op.Awaits(x)); err != nil {
+			return err
+		}
+	}
 	return answer(x.Reads())
 }
 
-// Reads returns the context of a read that may have to be answered by the leader.
+// Reads returns the context of a read that may have to be answered by the leader, once this node
+// has reached the position that the request names.
 func Reads(x *request.Request, leader bool) (context.Context, error) {
+	if leader {
+		if err := x.Node.Lead(); err != nil { // Before a wait.
+			return nil, err
+		}
+	}
+	if err := await(x, x.Node.OwnLog()); err != nil {
+		return nil, err
+	}
 	ctx := x.Reads()
 	if !leader {
 		return ctx, nil

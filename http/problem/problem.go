@@ -151,6 +151,7 @@ var spoken = []func(error) *Problem{
 	spokenBy(http.StatusServiceUnavailable, (*event.IndexBuilding).Error),
 	spokenBy(http.StatusServiceUnavailable, (*api.NoShare).Error),
 	spokenBy(http.StatusServiceUnavailable, (*api.NotReached).Error),
+	spokenBy(http.StatusGatewayTimeout, (*api.WaitedInVain).Error),
 	spokenBy(http.StatusBadRequest, (*event.BadRequest).Error),
 	spokenBy(http.StatusBadRequest, (*event.MemberError).Error),
 	spokenBy(http.StatusConflict, func(*event.Violations) string { return "Append failed due to consistency violations." }),

@@ -22,11 +22,8 @@ import (
 // commandMessage is the text that clients look for in the answer to a command. It means nothing.
 const commandMessage = 293
 
-// keyPosition is the header that says how far a projection has read.
-const (
-	keyPosition     = "Es-Position"
-	kurrentPosition = "Kurrent-Position"
-)
+// kurrentPosition is request.KeyPosition as clients of later versions read it.
+const kurrentPosition = "Kurrent-Position"
 
 // Page sends a browser to the page of projections.
 func Page(_ context.Context, x *request.Request) error {
@@ -108,8 +105,8 @@ func (p *Handlers) Content(read func(p api.Projections, ctx context.Context, nam
 		}
 		if c.Position != nil {
 			h := x.W.Header()
-			h[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
-			h[kurrentPosition] = h[keyPosition]
+			h[request.KeyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
+			h[kurrentPosition] = h[request.KeyPosition]
 		}
 		return x.SendFresh(c.Text)
 	}

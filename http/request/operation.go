@@ -23,7 +23,10 @@ type Operation struct {
 	// redirected says that a read is the leader's business as a write is: another
 	// node redirects it, and relays it only where it relays writes.
 	Redirected bool
-	Serve      Handler
+	// Awaits is what an operation of the leader waits for, if the request names a position; nil: it
+	// waits for nothing
+	Awaits func(x *Request) api.Awaited
+	Serve  Handler
 }
 
 // Resource has the operations of a path, in the order in which the CORS header lists their methods.

@@ -39,6 +39,7 @@ const (
 	KeyContentLength  = "Content-Length"
 	KeyContentType    = "Content-Type"
 	keyCurrentVersion = "Es-Currentversion"
+	KeyPosition       = "Es-Position" // of a write, or how far a projection has read
 
 	// The same number, under the header that clients of later versions read.
 	kurrentCurrentVersion = "Kurrent-Currentversion"
@@ -86,11 +87,11 @@ func AnswerFields(policy string) []string {
 
 const allowedHeaders = "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, " +
 	"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, " +
-	"ES-ResolveLinkTos, ES-RequiresMaster"
+	"ES-ResolveLinkTos, ES-RequiresMaster, ES-WaitFor, ES-WaitAtMost"
 
 // KurrentAllowed are the headers that a browser may send which knows their later names.
 const KurrentAllowed = allowedHeaders + ", Kurrent-LongPoll, Kurrent-ExpectedVersion, Kurrent-EventId, Kurrent-EventType, " +
-	"Kurrent-RequireLeader, Kurrent-HardDelete, Kurrent-ResolveLinkTos"
+	"Kurrent-RequireLeader, Kurrent-HardDelete, Kurrent-ResolveLinkTos, Kurrent-WaitFor, Kurrent-WaitAtMost"
 
 // maxPooledBuffer and maxPooledEvents bound the memory that is kept for the next request.
 const (

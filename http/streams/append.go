@@ -202,6 +202,9 @@ func (s *Handlers) commitWrite(x *request.Request, w *write) (event.Written, err
 	if w.anywhere && err == nil {
 		x.AwaitShown(ctx, done.Position)
 	}
+	if err == nil && done.Position >= 0 {
+		x.W.Header()[request.KeyPosition] = []string{strconv.FormatInt(done.Position, 10)}
+	}
 	if errors.Is(err, event.ErrTooLarge) { // Each event was within its limit.
 		err = problem.LargeWrite
 	}

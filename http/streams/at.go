@@ -10,6 +10,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
 )
@@ -52,7 +53,11 @@ func answerMoment(x *request.Request, find func(ctx context.Context, when int64)
 	if !ok {
 		return problem.Bad("'" + x.Route.From + "' is not valid time. Should be RFC 3339")
 	}
-	r, err := find(x.Reads(), when)
+	ctx, err := leader.Reads(x, false)
+	if err != nil {
+		return err
+	}
+	r, err := find(ctx, when)
 	if err != nil {
 		return err
 	}

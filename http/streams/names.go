@@ -5,6 +5,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
 )
@@ -41,7 +42,11 @@ func (s *Handlers) Names(_ context.Context, x *request.Request) error {
 	default:
 		return problem.Bad("order must be name or created")
 	}
-	page, err := s.Store.Names(x.Reads(), r)
+	ctx, err := leader.Reads(x, false)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.Names(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ type row struct {
 // tools are the folders below internal that every package with a row of imports may use: they have
 // no domain meaning and start nothing. internal/vfs is not among them: only the packages that own
 // files get it.
-var tools = []string{"internal/bell", "internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/match", "internal/owner", "internal/spelling", "internal/xmljson"}
+var tools = []string{"internal/bell", "internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/match", "internal/milestone", "internal/owner", "internal/spelling", "internal/xmljson"}
 
 // imports is the table of who may import whom. An entry also stands for the
 // children of that folder. Packages import themselves and their own children

@@ -1,0 +1,101 @@
+package node_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/node"
+)
+
+// waited is a client of a cluster that reads what it wrote.
+type waited struct {
+	*testing.T
+	client http.Client
+}
+
+func (w *waited) do(n *node.Node, method, path, body string, headers ...string) (*http.Response, string) {
+	w.Helper()
+	r := check.Value(http.NewRequestWithContext(w.Context(), method, n.URL()+path, strings.NewReader(body))).Must(w)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := w.client.Do(r)
+	if err != nil {
+		w.Error(err)
+		return &http.Response{Header: http.Header{}}, ""
+	}
+	defer func() { check.NoError(w, answer.Body.Close()) }()
+	return answer, string(check.Value(io.ReadAll(answer.Body)).Must(w))
+}
+
+// append writes an event and returns its position.
+func (w *waited) append(n *node.Node, stream, data string) string {
+	w.Helper()
+	answer, _ := w.do(n, http.MethodPost, "/streams/"+stream, data, "Content-Type", "application/json", "ES-EventType", "t", "ES-EventId", uuid.NewString())
+	check.MustEqual(w, answer.StatusCode, http.StatusCreated, "status")
+	return answer.Header.Get("ES-Position")
+}
+
+// leaderOf returns the leader of a cluster, and a follower.
+func leaderOf(t *testing.T, nodes []*node.Node) (leader, follower *node.Node) {
+	t.Helper()
+	at := slices.IndexFunc(nodes, node.Leads)
+	if at < 0 {
+		t.Fatal("nobody leads")
+	}
+	return nodes[at], nodes[(at+1)%len(nodes)]
+}
+
+// TestWaitFor: what the leader has acknowledged is read at once on a follower. A thousand waiters
+// get their answers together.
+func TestWaitFor(t *testing.T) {
+	nodes := openCluster(t, 3, func(int, *node.Options) {})
+	leader, follower := leaderOf(t, nodes)
+	w := &waited{T: t}
+	w.client.Transport = &http.Transport{MaxIdleConnsPerHost: 2000}
+	defer w.client.CloseIdleConnections()
+
+	var took []time.Duration
+	for i := range 100 {
+		data := fmt.Sprintf(`{"n":%d}`, i)
+		at := w.append(leader, "s", data)
+		begun := time.Now()
+		answer, body := w.do(follower, http.MethodGet, fmt.Sprint("/streams/s/", i), "", "Accept", "application/json", "ES-WaitFor", at)
+		took = append(took, time.Since(begun))
+		check.Equal(t, [2]any{answer.StatusCode, body}, [2]any{http.StatusOK, data})
+	}
+	slices.Sort(took)
+	t.Logf("a follower answered %s after the leader, %s in 99 of 100 cases", took[50], took[98])
+
+	var end int64
+	_, err := fmt.Sscan(w.append(leader, "s", "{}"), &end)
+	check.Must(t, err)
+	w.do(follower, http.MethodGet, "/streams/s", "", "ES-WaitFor", fmt.Sprint(end))
+	at := make([]time.Time, 1000)
+	var all sync.WaitGroup
+	for i := range at {
+		all.Go(func() {
+			answer, _ := w.do(follower, http.MethodGet, "/streams/s/0", "", "ES-WaitFor", fmt.Sprint(end+10_000), "ES-WaitAtMost", "60s")
+			at[i] = time.Now()
+			check.Equal(t, answer.StatusCode, http.StatusOK, "status")
+		})
+	}
+	for held := ""; held != "1000"; {
+		_, metrics := w.do(follower, http.MethodGet, "/metrics", "")
+		_, held, _ = strings.Cut(metrics, `annals_shares_held{kind="wait"} `)
+		held, _, _ = strings.Cut(held, "\n")
+	}
+	w.append(leader, "s", `"`+strings.Repeat("x", 20_000)+`"`)
+	written := time.Now()
+	all.Wait()
+	t.Logf("the last of %d waiters was answered %s after the leader", len(at), slices.MaxFunc(at, time.Time.Compare).Sub(written))
+}
