@@ -149,12 +149,16 @@ type Subscriptions interface {
 	Create(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
 	Update(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
 	Delete(ctx context.Context, k subscription.Key, by string) error
+	// Pause has a group hand out nothing, and Resume ends that. Neither does anything twice.
+	Pause(ctx context.Context, k subscription.Key, by string) error
+	Resume(ctx context.Context, k subscription.Key, by string) error
 	// Read hands out at most count messages, and none when there is none at the moment. links
 	// decides what the caller is shown of what messages link to.
 	Read(ctx context.Context, k subscription.Key, count int, links event.LinkReader) ([]subscription.Message, error)
-	// Ack and Nack answer messages. Ids and groups that are not known are passed over.
+	// Ack and Nack answer messages. Ids and groups that are not known are passed over. after is the
+	// delay of a retry; nil: that of the group.
 	Ack(ctx context.Context, k subscription.Key, ids []event.ID) error
-	Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string) error
+	Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string, after *time.Duration) error
 	// Connect adds a consumer that messages are pushed to, until it is closed or the group ends.
 	Connect(ctx context.Context, k subscription.Key, o subscription.ConnectOptions) (*subscription.Connection, error)
 	// Reset moves a group to another place, and Preview says what that would do.

@@ -135,6 +135,22 @@ func (g *Group) Nack(ctx context.Context, do Action, messages ...Message) error 
 	return g.answer(ctx, "/nack", "&action="+url.QueryEscape(string(do)), messages)
 }
 
+// NackAfter says that messages could not be processed, and has them handed out again after a time,
+// a day at most, whatever delay the settings of the group say.
+func (g *Group) NackAfter(ctx context.Context, after time.Duration, messages ...Message) error {
+	return g.answer(ctx, "/nack", "&action=Retry&after="+url.QueryEscape(after.String()), messages)
+}
+
+// Pause has the group hand out nothing until Resume. Messages that are out can be answered.
+func (g *Group) Pause(ctx context.Context) error { return g.do(ctx, "/pause") }
+
+// Resume ends a pause.
+func (g *Group) Resume(ctx context.Context) error { return g.do(ctx, "/resume") }
+
+func (g *Group) do(ctx context.Context, what string) error {
+	return g.c.finish(ctx, Request{Method: http.MethodPost, Path: g.path + what})
+}
+
 func (g *Group) answer(ctx context.Context, how, action string, messages []Message) error {
 	for some := range slices.Chunk(messages, MessagesLimit) {
 		ids := make([]string, len(some))
@@ -150,14 +166,10 @@ func (g *Group) answer(ctx context.Context, how, action string, messages []Messa
 }
 
 // ReplayParked hands out all parked messages again.
-func (g *Group) ReplayParked(ctx context.Context) error { return g.replay(ctx, "") }
+func (g *Group) ReplayParked(ctx context.Context) error { return g.do(ctx, "/replayParked") }
 
 // ReplayParkedBefore hands out the parked messages again whose numbers in the stream of parked
 // messages are below one.
 func (g *Group) ReplayParkedBefore(ctx context.Context, number int64) error {
-	return g.replay(ctx, "?stopAt="+strconv.FormatInt(number, 10))
-}
-
-func (g *Group) replay(ctx context.Context, query string) error {
-	return g.c.finish(ctx, Request{Method: http.MethodPost, Path: g.path + "/replayParked" + query})
+	return g.do(ctx, "/replayParked?stopAt="+strconv.FormatInt(number, 10))
 }

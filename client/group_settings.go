@@ -141,12 +141,19 @@ func (s *GroupSettings) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// GroupPause says who paused a group, and when.
+type GroupPause struct {
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+}
+
 // GroupInfo is the state of a group.
 type GroupInfo struct {
 	Stream string `json:"eventStreamId"`
 	Name   string `json:"groupName"`
 	// Status is Live when the group has read its stream to the end, and others.
 	Status   string        `json:"status"`
+	Paused   *GroupPause   `json:"paused"` // nil: it is not
 	Settings GroupSettings `json:"config"`
 
 	// messages handed out since the group was loaded
@@ -157,6 +164,7 @@ type GroupInfo struct {
 	Parked      int64   `json:"parkedMessageCount"`
 	Unanswered  int     `json:"totalInFlightMessages"` // handed out
 	Retrying    int     `json:"retryBufferCount"`      // to be handed out again
+	Delayed     int     `json:"delayedMessages"`       // of those, ones whose delay is not over
 	ReadAhead   int     `json:"readBufferCount"`       // to be handed out
 	Connections []struct {
 		From      string  `json:"from"`

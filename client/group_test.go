@@ -77,6 +77,25 @@ func TestAckMany(t *testing.T) {
 	}
 }
 
+func TestGroupRequests(t *testing.T) {
+	var asked []string
+	c := open(t, client.Options{Transport: wire(func(r *http.Request) (int, string) {
+		asked = append(asked, r.Method+" "+strings.TrimPrefix(r.URL.String(), "http://127.0.0.1:2113"))
+		return 200, `{"status":"Paused","paused":{"by":"ann","at":"2026-11-28T12:00:00Z"},"delayedMessages":2}`
+	})})
+	g := c.Group("s", "g")
+	if err := errors.Join(g.Pause(t.Context()), g.Resume(t.Context()), g.NackAfter(t.Context(), 90*time.Second, client.Message{MessageID: "i"})); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := g.Info(t.Context()); err != nil || i.Delayed != 2 || i.Paused.By != "ann" || i.Paused.At.Hour() != 12 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	want := []string{"POST /subscriptions/s/g/pause", "POST /subscriptions/s/g/resume", "POST /subscriptions/s/g/nack?ids=i&action=Retry&after=1m30s", "GET /subscriptions/s/g/info"}
+	if !reflect.DeepEqual(asked, want) {
+		t.Errorf("%q", asked)
+	}
+}
+
 func TestGroupSettings(t *testing.T) {
 	for _, c := range []struct {
 		name string

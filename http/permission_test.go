@@ -193,6 +193,7 @@ var expectations = map[string]string{
 	"GET /subscriptions": "auth", "GET /subscriptions/{stream}": "auth", "GET /subscriptions/restart": "auth", "POST /subscriptions/restart": "ops",
 	"PUT /subscriptions/{stream}/{subscription}": "ops", "POST /subscriptions/{stream}/{subscription}": "ops",
 	"DELETE /subscriptions/{stream}/{subscription}": "ops", "POST /subscriptions/{stream}/{subscription}/replayParked": "ops",
+	"POST /subscriptions/{stream}/{subscription}/pause": "ops", "POST /subscriptions/{stream}/{subscription}/resume": "ops",
 	"GET /subscriptions/{stream}/{subscription}/info": "auth",
 	"GET /subscriptions/{stream}/{subscription}/reset": "ops", "POST /subscriptions/{stream}/{subscription}/reset": "ops",
 	"GET /subscriptions/{stream}/{subscription}":      "reader", "GET /subscriptions/{stream}/{subscription}/{count}": "reader",

@@ -36,7 +36,7 @@ func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
 
 		s.events(0, 2)
 		got := check.Value(service.Read(ctx, k, 2, event.EveryLink)).Must(t)
-		check.Must(t, service.Nack(ctx, k, []event.ID{got[0].ID}, subscription.Park, ""))
+		check.Must(t, service.Nack(ctx, k, []event.ID{got[0].ID}, subscription.Park, "", nil))
 		check.Must(t, service.Ack(ctx, k, []event.ID{got[1].ID}))
 		synctest.Wait()
 		i = s.info()

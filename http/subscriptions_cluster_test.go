@@ -17,6 +17,7 @@ var groupRequests = []struct{ method, path string }{
 	{"GET", "/subscriptions"}, {"GET", "/subscriptions?offset=0&count=1"}, {"GET", "/subscriptions/s"}, {"GET", "/subscriptions/s/g/info"},
 	{"GET", "/subscriptions/s/g"}, {"GET", "/subscriptions/s/g/5?embed=body"}, {"HEAD", "/subscriptions/s/g"},
 	{"PUT", "/subscriptions/s/g"}, {"POST", "/subscriptions/s/g"}, {"DELETE", "/subscriptions/s/g"},
+	{"POST", "/subscriptions/s/g/pause"}, {"POST", "/subscriptions/s/g/resume"},
 	{"POST", "/subscriptions/s/g/replayParked?stopAt=1"}, {"POST", "/subscriptions/restart"},
 	{"POST", "/subscriptions/s/g/ack/0f9fad5b-d9cb-469f-a165-70867728950e"}, {"POST", "/subscriptions/s/g/nack?ids=0f9fad5b-d9cb-469f-a165-70867728950e&action=park"},
 }

@@ -136,8 +136,25 @@ func (s *memSubscriptions) Ack(ctx context.Context, k subscription.Key, ids []ev
 	return wrapped(err)
 }
 
-func (s *memSubscriptions) Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string) error {
-	_, err := s.enter(ctx, k, "nack %v of %s, action %d: %s", ids, k, action, reason)
+func (s *memSubscriptions) Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string, after *time.Duration) error {
+	text := ""
+	if after != nil {
+		text = ", after " + after.String()
+	}
+	_, err := s.enter(ctx, k, "nack %v of %s, action %d: %s%s", ids, k, action, reason, text)
+	return wrapped(err)
+}
+
+func (s *memSubscriptions) Pause(ctx context.Context, k subscription.Key, by string) error {
+	g, err := s.enter(ctx, k, "pause %s by %s", k, by)
+	if err == nil {
+		g.Status, g.Paused = "Paused", &subscription.Pause{By: by}
+	}
+	return wrapped(err)
+}
+
+func (s *memSubscriptions) Resume(ctx context.Context, k subscription.Key, by string) error {
+	_, err := s.enter(ctx, k, "resume %s by %s", k, by)
 	return wrapped(err)
 }
 

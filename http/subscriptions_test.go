@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
@@ -31,6 +32,7 @@ func TestSubscriptionRoutes(t *testing.T) {
 		"/subscriptions/viewparkedmessages/s/g/head/backward/1": read, "/subscriptions/viewparkedmessages/s/g/0/forward/1": read,
 		"/subscriptions/viewparkedmessages/s/g": read, // A count of that group.
 		"/subscriptions/s/g/parked":             read, "/subscriptions/s/g/parked/replay": write, "/subscriptions/s/g/parked/drop": write, "/subscriptions/s/g/parked/note": write,
+		"/subscriptions/s/g/pause": write, "/subscriptions/s/g/resume": write, "/subscriptions/s/pause": group,
 		"/subscriptions/s/parked": group, "/subscriptions/s/g/parked/": "", "/subscriptions/s/g/parked/x": "", "/subscriptions/s/g/parked/note/1": "",
 
 		"/subscriptions/": "", "/subscriptions//": "", "/subscriptions/s/": "", "/subscriptions/s/g/": "", "/subscriptions//g": "", "/subscriptions/s//1": "",
@@ -204,12 +206,13 @@ func TestGroupCommands(t *testing.T) {
 			n.get(path, competingJSON).results(t, 400, "Fail", all)
 			n.get(path+"/5", competingJSON).results(t, 400, "Fail", all)
 			n.manages("POST", path+"/replayParked", "").results(t, 404, "DoesNotExist", "Unable to locate '$all::g'")
+			n.manages("POST", path+"/pause", "").results(t, 404, "DoesNotExist", "Group 'g' does not exist.")
 			n.manages("POST", path+"/parked/drop?numbers=1", "").results(t, 404, "DoesNotExist", "Group 'g' does not exist.")
 			n.manages("POST", path+"/ack/5b9a7c0e-3d0f-4c5e-9a39-9f5f4a3c1c01", "").is(t, 400).says(t, all)
 			n.manages("POST", path+"/nack?ids=5b9a7c0e-3d0f-4c5e-9a39-9f5f4a3c1c01", "").is(t, 400).says(t, all)
 			n.get(path, competingXML).is(t, 400).has(t, "Content-Type", "text/xml; charset=utf-8")
 		}
-		const calls = "delete $all::g by admin; replay $all::g to -1; drop [1] of $all::g"
+		const calls = "delete $all::g by admin; replay $all::g to -1; pause $all::g by admin; drop [1] of $all::g"
 		check.Equal(t, subs.made(), calls+"; "+calls, "calls")
 		check.Equal(t, n.get("/subscriptions/$all", appJSON).is(t, 404).body, "[]", "list")
 	}
@@ -243,6 +246,52 @@ func TestReplayParked(t *testing.T) {
 		a.is(t, 200)
 		check.Equal(t, subs.made(), "replay s::g to "+want, query)
 	}
+}
+
+func TestNackAfter(t *testing.T) {
+	n, subs := newSubscriber(t)
+	subs.define("s", "g")
+	const id = "0f9fad5b-d9cb-469f-a165-70867728950e"
+	for query, want := range map[string]string{
+		"":                           ", action 0: Nacked from HTTP",
+		"after=5s":                   ", action 0: Nacked from HTTP, after 5s",
+		"action=Retry&after=0":       ", action 0: Nacked from HTTP, after 0s",
+		"action=sometime&After=1m5s": ", action 0: Nacked from HTTP, after 1m5s",
+		"action=retry&after=24h":     ", action 0: Nacked from HTTP, after 24h0m0s",
+		"after=":                     "", "after=5": "", "after=-1s": "", "after=soon": "", "after=24h0m0.001s": "",
+		"action=park&after=5s": "park", "action=skip&after=0": "park",
+	} {
+		a := n.do("POST", "/subscriptions/s/g/nack/"+id+"?"+query, "", admin())
+		switch want {
+		case "":
+			a.is(t, 400).says(t, "after should be a duration from 0s to 24h, such as 5s")
+		case "park":
+			a.is(t, 400).says(t, "after is for the action Retry alone")
+		default:
+			a.is(t, 200)
+			want = "nack [" + id + "] of s::g" + want
+		}
+		if a.status != 200 {
+			want = ""
+		}
+		check.Equal(t, subs.made(), want, query)
+	}
+}
+
+func TestPause(t *testing.T) {
+	n, subs := newSubscriber(t)
+	g := subs.define("s", "g")
+	n.manages("POST", "/subscriptions/s/g/pause", "").results(t, 200, "Success", "")
+	g.Paused.At, g.Delayed = time.Unix(1_000_000_000, 0), 3
+	info := decode[map[string]any](t, n.get("/subscriptions/s/g/info", appJSON).is(t, 200))
+	for name, want := range map[string]string{"status": "Paused", "delayedMessages": "3", "paused": "map[at:2001-09-09T01:46:40Z by:admin]"} {
+		check.Equal(t, fmt.Sprint(info[name]), want, name)
+	}
+	check.Equal(t, strings.Contains(n.get("/subscriptions/s/g/info", textXML).is(t, 200).body, "<Paused><By>admin</By><At>2001-09-09T01:46:40Z</At></Paused>"), true, "XML")
+	n.manages("POST", "/subscriptions/s/g/resume", "").results(t, 200, "Success", "")
+	n.manages("POST", "/subscriptions/s/none/resume", "").results(t, 404, "DoesNotExist", "Group 'none' does not exist.")
+	n.get("/subscriptions/s/g/pause", appJSON).is(t, 405)
+	check.Equal(t, subs.made(), "pause s::g by admin; info of s::g; info of s::g; resume s::g by admin; resume s::none by admin", "calls")
 }
 
 func TestRestart(t *testing.T) {

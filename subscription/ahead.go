@@ -34,7 +34,7 @@ const (
 )
 
 func (c *core) errand() errand {
-	if c.live && c.more && c.buffer.n >= c.settings.BufferSize {
+	if c.live && c.more && c.free() <= 0 {
 		c.live, c.more = false, false // It is read again when there is room.
 	}
 	switch {
@@ -48,15 +48,19 @@ func (c *core) errand() errand {
 	return readPage
 }
 
+// free is the room of the buffer. A delayed message keeps its place in it, so that a group of whose
+// messages none succeeds does not read on.
+func (c *core) free() int { return c.settings.BufferSize - c.buffer.n - len(c.due) }
+
 // mayFill reports whether there is room for a batch.
 func (c *core) mayFill() bool {
-	return c.buffer.n == 0 || c.settings.BufferSize-c.buffer.n > c.settings.batch()
+	return c.buffer.n == 0 && c.free() > 0 || c.free() > c.settings.batch()
 }
 
 // wantsMore reports whether a reader that pulls may get new messages that are not in the buffer.
 func (c *core) wantsMore() (isFilled, wants bool) {
-	ok := c.loaded && c.mayHandOut()
-	return ok && c.buffer.n > 0, ok && c.buffer.n == 0 && !c.gone
+	ok := c.loaded && c.paused == nil && c.mayHandOut()
+	return ok && c.buffer.n > 0 && c.takeNext() != nil, ok && c.buffer.n == 0 && !c.gone && c.mayFill()
 }
 
 // arrive is the input that there is something new in the source.
@@ -64,7 +68,7 @@ func (c *core) arrive() { c.more = c.live }
 
 // beginPage returns how much room there is for the page from next on; 0: none is to be read.
 func (c *core) beginPage() (room int) {
-	room = c.settings.BufferSize - c.buffer.n
+	room = c.free()
 	if !c.loaded || c.gone || room <= 0 || !c.live && !c.mayFill() {
 		return 0
 	}

@@ -14,6 +14,7 @@ type checkpoint struct {
 	at      time.Time // when, or when the group was loaded
 	written time.Time // when this one wrote one; zero: never
 	isAsked bool      // time passed: one that is due by time is to be written
+	moved   time.Time // when there was something to write since this one; zero: there is nothing
 }
 
 // position returns the number that a checkpoint may have now, and how many
@@ -38,8 +39,18 @@ func (c *core) needsCheckpoint(now time.Time) bool {
 	isDue := c.checkpoint.isAsked && !due.IsZero() && !due.After(now)
 	c.checkpoint.isAsked = false
 	number, seq := c.position()
+	if c.checkpoint.moved.IsZero() && seq > c.checkpoint.seq {
+		c.checkpoint.moved = now
+	}
+	if latest := c.checkpointLatest(); !latest.IsZero() && !latest.After(now) {
+		isDue = true
+	}
 	isForced := seq-c.checkpoint.seq >= int64(max(1, c.settings.MaxCheckpointCount))
-	return (isDue || isForced) && number >= 0 && !c.isCheckpointing
+	if !isDue && !isForced || number < 0 || c.isCheckpointing {
+		return false
+	}
+	c.checkpoint.moved = time.Time{} // What comes from now on may not be in it.
+	return true
 }
 
 // checkpointDue returns when a checkpoint is to be written by time; zero: it need not be.
@@ -51,8 +62,21 @@ func (c *core) checkpointDue() (at time.Time) {
 	return c.checkpoint.at.Add(c.settings.CheckpointAfter)
 }
 
+// checkpointLatest returns when a checkpoint is to be written however few messages were answered;
+// zero: it need not be.
+func (c *core) checkpointLatest() (at time.Time) {
+	if c.isCheckpointing || c.settings.CheckpointAtLeastEvery <= 0 || c.checkpoint.moved.IsZero() {
+		return at
+	}
+	return c.checkpoint.moved.Add(c.settings.CheckpointAtLeastEvery)
+}
+
 // checkpointed is the result of writing a checkpoint. Answers that came meanwhile count for the
 // next one.
 func (c *core) checkpointed(number, seq int64, now time.Time) {
-	c.checkpoint, c.isCheckpointing = checkpoint{number: number, seq: seq, at: now, written: now}, false
+	moved := c.checkpoint.moved
+	if _, last := c.position(); last <= seq {
+		moved = time.Time{}
+	}
+	c.checkpoint, c.isCheckpointing = checkpoint{number: number, seq: seq, at: now, written: now, moved: moved}, false
 }

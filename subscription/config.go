@@ -23,6 +23,7 @@ type definition struct {
 	// as later than the start; -1: not known, or the group does not begin at the end.
 	storedIn int64
 	names    *match.Names // the compiled filter, nil: there is none
+	paused   *Pause       // nil: it is not
 	// stored is set for an entry that this version does not run: it is kept as it is.
 	stored json.RawMessage
 	// encoded is the entry, made when it is stored for the first time.
@@ -76,6 +77,7 @@ type entry struct {
 	RetryDelay             int64          `json:"retryDelayMilliseconds,omitempty"`
 	RetryBackoff           *storedBackoff `json:"retryBackoff,omitempty"`
 	CheckpointAtLeastEvery int64          `json:"checkpointAtLeastEveryMilliseconds,omitempty"`
+	Paused                 *Pause         `json:"paused,omitempty"`
 }
 
 type storedBackoff struct {
@@ -100,7 +102,7 @@ func (d *definition) entry() (_ json.RawMessage, err error) {
 		ReadBatchSize: s.ReadBatchSize, CheckPointAfter: s.CheckpointAfter.Milliseconds(),
 		MinCheckPointCount: s.MinCheckpointCount, MaxCheckPointCount: s.MaxCheckpointCount,
 		MaxSubscriberCount: s.MaxSubscriberCount, NamedConsumerStrategy: string(s.Strategy),
-		RetryDelay: s.RetryDelay.Milliseconds(), CheckpointAtLeastEvery: s.CheckpointAtLeastEvery.Milliseconds(),
+		RetryDelay: s.RetryDelay.Milliseconds(), CheckpointAtLeastEvery: s.CheckpointAtLeastEvery.Milliseconds(), Paused: d.paused,
 	}
 	if b := s.RetryBackoff; b != (Backoff{}) {
 		e.RetryBackoff = &storedBackoff{b.Factor, b.AtMost.Milliseconds()}
@@ -125,7 +127,7 @@ func decodeEntry(raw json.RawMessage) (d *definition, why error) {
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return &definition{stored: raw}, err
 	}
-	d = &definition{Key: Key{e.Stream, e.Group}, startAt: -1, storedIn: -1, Settings: Settings{
+	d = &definition{Key: Key{e.Stream, e.Group}, startAt: -1, storedIn: -1, paused: e.Paused, Settings: Settings{
 		ResolveLinks: e.ResolveLinkTos, ExtraStatistics: e.ExtraStatistics, StartFrom: e.StartFrom,
 		MessageTimeout: milliseconds(e.MessageTimeout), MaxRetryCount: e.MaxRetryCount, LiveBufferSize: e.LiveBufferSize,
 		BufferSize: e.HistoryBufferSize, ReadBatchSize: e.ReadBatchSize, CheckpointAfter: milliseconds(e.CheckPointAfter),

@@ -114,7 +114,7 @@ func (c *Connection) Ack(ids ...event.ID) { c.g.ack(ids) }
 
 // Nack answers messages as not processed.
 func (c *Connection) Nack(ids []event.ID, action Action, reason string) {
-	c.g.nack(ids, action, reason)
+	c.g.nack(ids, action, reason, nil)
 }
 
 // Close ends the connection. Messages that it has not answered are handed out again at once.

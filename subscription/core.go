@@ -21,6 +21,7 @@ type core struct {
 	strategy  strategy
 	consumers []*consumer
 	loaded    bool
+	paused    *Pause // nil: it is not
 
 	ahead
 	checkpoint checkpoint
@@ -46,6 +47,7 @@ type effects struct {
 	checkpoint bool       // write a checkpoint where position says; then checkpointed
 	trim       int64      // truncate the stream of replays before this number, then trimmed; 0: no
 	alarm      time.Time  // call tick then, or somewhat later; zero: no need
+	exact      time.Time  // likewise, but not later
 	pushed     []*consumer
 	hasRoom    bool // the buffer may be filled
 	hasSpace   bool // few replayed messages are left
@@ -67,9 +69,10 @@ func (c *core) settle(now time.Time) (e effects) {
 	if !c.loaded {
 		return e
 	}
+	c.release(now)
 	e.pushed = c.push(now)
 	e.hasRoom = !c.live && c.mayFill()
-	e.hasSpace = c.replays.n < replayLow
+	e.hasSpace = c.unansweredReplays.n < replayLow
 	if !c.isParking {
 		e.park = c.toPark()
 		c.isParking = len(e.park) > 0
@@ -80,7 +83,7 @@ func (c *core) settle(now time.Time) (e effects) {
 	if gain := c.answeredReplays() - c.trimmedTo; gain > 0 && (gain >= trimAfter || c.unansweredReplays.n == 0) && !c.isTrimming {
 		e.trim, c.isTrimming = c.answeredReplays(), true
 	}
-	e.alarm = c.alarm()
+	e.alarm, e.exact = c.alarm(), c.exactAlarm()
 	e.counts, c.counts = c.counts, counts{}
 	return e
 }
@@ -92,7 +95,7 @@ func (c *core) tick(now time.Time) {
 	}
 	for m := c.out.head; m != nil && !c.deadline(m).After(now); m = c.out.head {
 		c.counts.expired++
-		c.again(m, now)
+		c.again(m, c.settings.delay(m.retries+1), now)
 	}
 	c.checkpoint.isAsked = true
 }
@@ -108,15 +111,25 @@ func (c *core) alarm() time.Time {
 	return at
 }
 
+// exactAlarm is alarm for what must not wait for a tick.
+func (c *core) exactAlarm() time.Time {
+	at := c.checkpointLatest()
+	if len(c.due) > 0 && (at.IsZero() || c.due[0].due.Before(at)) {
+		return c.due[0].due
+	}
+	return at
+}
+
 // deadline returns when the time of a message that was handed out is over.
 func (c *core) deadline(m *message) time.Time { return m.given.Add(c.settings.MessageTimeout) }
 
 // give adds messages for a reader that pulls until there are count.
 func (c *core) give(got []Message, count int, now time.Time) []Message {
 	c.statistics.asked = now
-	if !c.loaded {
+	if !c.loaded || c.paused != nil {
 		return got
 	}
+	c.release(now)
 	had, n := len(got), min(count-len(got), c.retry.n+c.replays.n+c.buffer.n)
 	got = slices.Grow(got, n)
 	if c.tracked == nil && n > 0 {
@@ -138,8 +151,15 @@ func (c *core) give(got []Message, count int, now time.Time) []Message {
 // messages, then new ones.
 func (c *core) takeNext() *message {
 	for _, l := range []*list{&c.retry, &c.replays, &c.buffer} {
-		if m := l.head; m != nil && (l != &c.buffer || c.mayHandOut()) {
-			return m
+		if l == &c.buffer && !c.mayHandOut() {
+			return nil
+		}
+		for m := l.head; m != nil; {
+			next := l.next(m)
+			if !c.isHeld(m) {
+				return m
+			}
+			m = next
 		}
 	}
 	return nil
@@ -150,7 +170,7 @@ func (c *core) mayHandOut() bool { return c.unanswered.n+c.unansweredReplays.n <
 
 // push gives the messages away that consumers have room for, and returns these consumers.
 func (c *core) push(now time.Time) (pushed []*consumer) {
-	if len(c.consumers) == 0 {
+	if len(c.consumers) == 0 || c.paused != nil {
 		return nil
 	}
 	for _, l := range []*list{&c.retry, &c.replays, &c.buffer} {
@@ -159,6 +179,10 @@ func (c *core) push(now time.Time) (pushed []*consumer) {
 				return pushed
 			}
 			next := l.next(m)
+			if c.isHeld(m) {
+				m = next
+				continue
+			}
 			to, full := c.strategy.choose(m)
 			if full {
 				return pushed
@@ -220,8 +244,8 @@ func (c *core) ack(ids []event.ID, now time.Time) {
 	}
 }
 
-// nack answers messages as not processed.
-func (c *core) nack(ids []event.ID, action Action, reason string, now time.Time) {
+// nack answers messages as not processed. after is the delay of a retry; nil: that of the settings.
+func (c *core) nack(ids []event.ID, action Action, reason string, after *time.Duration, now time.Time) {
 	for _, id := range ids {
 		m := c.tracked[id]
 		if m == nil || m.state != outstanding {
@@ -235,14 +259,18 @@ func (c *core) nack(ids []event.ID, action Action, reason string, now time.Time)
 			c.takeBack(m, now)
 			c.forget(m, now)
 		default:
-			c.again(m, now)
+			delay := c.settings.delay(m.retries + 1)
+			if after != nil {
+				delay = *after
+			}
+			c.again(m, delay, now)
 		}
 	}
 }
 
-// again has an outstanding message handed out once more, or parks it when that was done often
-// enough.
-func (c *core) again(m *message, now time.Time) {
+// again has an outstanding message handed out once more after a delay, or parks it when that was
+// done often enough.
+func (c *core) again(m *message, delay time.Duration, now time.Time) {
 	c.takeBack(m, now)
 	if m.retries >= c.settings.MaxRetryCount {
 		c.giveUp(m, fmt.Sprintf("Reached retry count of %d", c.settings.MaxRetryCount))
@@ -250,7 +278,11 @@ func (c *core) again(m *message, now time.Time) {
 	}
 	m.retries++
 	c.counts.retried++
-	c.wait(m)
+	if delay > 0 {
+		c.delay(m, now.Add(delay))
+	} else {
+		c.wait(m)
+	}
 }
 
 // takeBack takes an outstanding message away from its consumer.
@@ -318,7 +350,7 @@ func (c *core) leave(from *consumer, now time.Time) {
 	for m := c.out.head; m != nil; {
 		next := c.out.next(m)
 		if m.to == from {
-			c.again(m, now)
+			c.again(m, 0, now)
 		}
 		m = next
 	}
@@ -363,5 +395,8 @@ func (c *core) forgetPayloads() {
 		for m := l.head; m != nil; m = m.links[l.use].next {
 			m.event = withoutPayload(m.event)
 		}
+	}
+	for _, m := range c.due {
+		m.event = withoutPayload(m.event)
 	}
 }

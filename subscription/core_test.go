@@ -44,6 +44,14 @@ func number(text string) int64 {
 	return n
 }
 
+func duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
 func idOf(n int64) event.ID { return event.ID{15: byte(n), 14: byte(n >> 8)} }
 
 func idsOf(texts []string) (ids []event.ID) {
@@ -107,14 +115,23 @@ func (l *trial) do(command string, args []string) (out string) {
 	case "ack":
 		c.ack(idsOf(args), l.now)
 	case "nack":
-		c.nack(idsOf(args[1:]), map[string]Action{"retry": Retry, "park": Park, "skip": Skip, "stop": Stop}[args[0]], "why", l.now)
-	case "pass":
-		d, err := time.ParseDuration(args[0])
-		if err != nil {
-			panic(err)
+		action, after, isGiven := strings.Cut(args[0], "+")
+		var delay *time.Duration
+		if isGiven {
+			delay = new(duration(after))
 		}
-		l.now = l.now.Add(d)
+		c.nack(idsOf(args[1:]), map[string]Action{"retry": Retry, "park": Park, "skip": Skip, "stop": Stop}[action], "why", delay, l.now)
+	case "pass":
+		l.now = l.now.Add(duration(args[0]))
 		c.tick(l.now)
+	case "late": // time passes, and no alarm rings
+		l.now = l.now.Add(duration(args[0]))
+	case "pause":
+		c.pause(&Pause{}, l.now)
+	case "resume":
+		c.pause(nil, l.now)
+	case "status":
+		out = " " + c.status()
 	case "parked":
 		c.parked(l.parking, args[0] == "ok", l.now)
 	case "written": // the checkpoint, and what was answered since counts for the next
@@ -141,6 +158,10 @@ func (l *trial) do(command string, args []string) (out string) {
 		if at := c.alarm(); !at.IsZero() {
 			out = " +" + at.Sub(l.now).String()
 		}
+	case "exact":
+		if at := c.exactAlarm(); !at.IsZero() {
+			out = " +" + at.Sub(l.now).String()
+		}
 	case "lists":
 		for _, of := range []struct {
 			name string
@@ -149,6 +170,9 @@ func (l *trial) do(command string, args []string) (out string) {
 			if of.list.n > 0 {
 				out += fmt.Sprintf(" %s %d", of.name, of.list.n)
 			}
+		}
+		if n := len(c.due); n > 0 {
+			out += fmt.Sprint(" delayed ", n)
 		}
 	case "position":
 		n, _ := c.position()
@@ -212,6 +236,20 @@ func (l *trial) verify() {
 		}
 		check.Equal(l.t, n, of.n, "a list of ... counts")
 	}
+	held := 0
+	for _, all := range c.held {
+		held += len(all)
+	}
+	for _, m := range c.due {
+		if seen[m] || m.state != delayed || c.tracked[m.id] != m {
+			l.t.Errorf("message %d is delayed, and in another list or state %d", m.number, m.state)
+		}
+		seen[m] = true
+		if !m.replayed && c.strategy.bucket(m) >= 0 {
+			held--
+		}
+	}
+	check.Equal(l.t, held, 0, "messages that hold others back, without those that are delayed")
 	for _, of := range []*list{&c.unanswered, &c.unansweredReplays} {
 		for m := of.head; m != nil; m = of.next(m) {
 			if next := of.next(m); !seen[m] || next != nil && next.number < m.number {
@@ -320,6 +358,67 @@ func TestCore(t *testing.T) {
 			join a 1; join b 9; read 0=x -> push a; read 1=y -> push b; read 2=x 3=y 4=y -> push b;
 			receive a -> 0; receive b -> 1 3 4; ack 1 3 4; position -> -1; ack 0 -> push a;
 			receive a -> 2; position -> 1; ack 2; position -> 4; leave a; read 5=x -> push b`},
+		{"a delay that grows, up to a limit", func(s settings) {
+			s.RetryDelay, s.RetryBackoff = 100*time.Millisecond, Backoff{Factor: 10, AtMost: 5 * time.Second}
+		}, `
+			read 0-1; exact ->; give 1 -> 0; nack retry 0; exact -> +100ms; late 99ms; give 1 -> 1;
+			lists -> out 1 unanswered 2 delayed 1; ack 1; late 1ms; give 9 -> 0/1; nack retry 0; exact -> +1s;
+			pass 1s; lists -> retry 1 unanswered 1; exact ->; give 9 -> 0/2; nack retry 0;
+			exact -> +5s; pass 5s; give 9 -> 0/3; pass 10s; exact -> +5s`},
+		{"without a limit a minute, or the delay itself", func(s settings) {
+			s.RetryDelay, s.RetryBackoff = 50*time.Second, Backoff{Factor: 2}
+		}, `
+			read 0; give 1 -> 0; nack retry 0; exact -> +50s; pass 50s; give 1 -> 0/1; nack retry 0;
+			exact -> +1m0s`},
+		{"a nack has a delay of its own", func(s settings) { s.RetryDelay, s.MaxRetryCount = time.Minute, 3 }, `
+			read 0; give 1 -> 0; nack retry+5s 0; exact -> +5s; pass 5s; give 1 -> 0/1; nack retry+0s 0;
+			give 1 -> 0/2; nack retry 0; exact -> +1m0s; pass 1m; give 1 -> 0/3;
+			nack retry+5s 0 -> park 0`},
+		{"time-outs wait too, and who leaves has its messages tried again at once", func(s settings) { s.RetryDelay = time.Minute }, `
+			join a 5; read 0-1 -> push a; receive a -> 0 1; ack 0; pass 10s; exact -> +1m0s;
+			read 2 -> push a; leave a; give 9 -> 2/1; pass 60s; give 9 -> 1/1`},
+		{"a delayed message holds the checkpoint, takes no answer and is no stall", nil, `
+			read 0-2; give 2 -> 0 1; nack retry+1h 0; ack 0 1; position -> -1; pass 59m; give 1 -> 2;
+			ack 2; position -> -1; late 31s; stalled ->; pass 1h; give 1 -> 0/1; ack 0; position -> 2`},
+		{"a buffer whose messages are all delayed is not filled", func(s settings) { s.BufferSize, s.ReadBatchSize = 5, 2 }, `
+			next -> page; read 0-2; next -> room; give 9 -> 0 1 2; next -> page; nack retry+1s 0 1;
+			next -> page; read 3 4; give 9 -> 3 4; nack retry+2s 2 3 4; next -> room; give 9 ->;
+			pass 1s; next -> page; lists -> retry 2 unanswered 5 delayed 3`},
+		{"a live group whose messages are all delayed is behind", func(s settings) { s.BufferSize, s.ReadBatchSize = 2, 1 }, `
+			read 0-1 end; give 2 -> 0 1; nack retry+1s 0 1; arrive; next -> room; status -> Behind;
+			pass 1s; next -> page; read 2 end; status -> Live; give 9 -> 0/1 1/1 2`},
+		{"without an order later messages pass", nil, `
+			join a 9; read 0=x 1=x -> push a; receive a -> 0 1; nack retry+1s 0; read 2=x -> push a;
+			receive a -> 2; pass 1s -> push a; receive a -> 0/1`},
+		{"pinned: later messages of the bucket wait, others pass", func(s settings) { s.Strategy = PinnedByCorrelation }, `
+			join a 9; read 0=x 1=y -> push a; receive a -> 0 1; nack retry+2s 0; ack 1;
+			read 2=x 3=y 4=x -> push a; receive a -> 3; pass 1s; lists -> buffer 2 out 1 unanswered 2 delayed 1;
+			pass 1s -> push a; receive a -> 0/1 2 4`},
+		{"for readers that pull as well, and a reader finds the end", func(s settings) { s.Strategy = PinnedByCorrelation }, `
+			read 0=x 1=x 2=y; give 1 -> 0; nack retry+2s 0; give 9 -> 2; give 9 ->; pass 2s; give 9 -> 0/1 1`},
+		{"a later one that failed waits for an earlier one, whichever failed first", func(s settings) { s.Strategy = Pinned }, `
+			read 0-4; give 9 -> 0 1 2 3 4; nack retry+1s 2; nack retry+5s 1; nack retry+0s 3; nack retry+0s 0;
+			give 9 -> 0/1; lists -> out 2 unanswered 5 delayed 3; pass 1s; give 9 ->; pass 4s;
+			give 9 -> 1/1 2/1 3/1`},
+		{"one that waits to be tried again is held back, too", func(s settings) { s.Strategy = DispatchToSingle }, `
+			join a 2; read 0-1 -> push a; receive a -> 0 1; nack retry+1s 1; pass 1s -> push a; pass 0s;
+			leave a; lists -> retry 2 unanswered 2; give 1 -> 0/1; nack retry+3s 0; give 1 ->; pass 3s;
+			give 9 -> 0/2 1/2`},
+		{"a replayed message has no place in the order", func(s settings) { s.Strategy = Pinned }, `
+			read 5; replays 3 4; give 1 -> 3; nack retry+1s 3; give 9 -> 4 5; nack retry+5s 5; pass 1s;
+			give 9 -> 3/1`},
+		{"a pause hands out nothing, takes answers and goes by the clock", func(s settings) { s.RetryDelay = time.Second }, `
+			read 0-4; give 3 -> 0 1 2; pause; status -> Paused; give 9 ->; next -> page; ack 0; nack retry 1;
+			position -> 0; pass 1s; pass 9s; pass 1s; lists -> buffer 2 retry 2 unanswered 2; give 9 ->;
+			stalled ->; resume; give 9 -> 1/1 2/1 3 4; status -> Behind`},
+		{"a pause takes back what consumers have not received", nil, `
+			join a 2; join b 9; read 0-5 -> push a b; receive a -> 0 2; pause; receive a ->; receive b ->;
+			pass 10s; lists -> retry 6 unanswered 6; resume -> push a b; receive a -> 0/1 2/1;
+			receive b -> 1 3 4 5`},
+		{"a checkpoint at the latest after a while", func(s settings) { s.CheckpointAtLeastEvery, s.MessageTimeout = 1500*time.Millisecond, time.Hour }, `
+			read 0-9; give 9 -> 0 1 2 3 4 5 6 7 8; exact ->; ack 1; exact ->; ack 0; exact -> +1.5s;
+			late 1s; ack 2; exact -> +500ms; pass 499ms; pass 1ms -> checkpoint 2; exact ->; ack 3;
+			late 1s; ack 4; written 2; exact -> +500ms; late 500ms -> checkpoint 4; ack 5; late 1s; written 4; exact -> +500ms; pass 500ms -> checkpoint 5; written 5; exact ->; pass 1h`},
 		{"a stall needs unanswered messages and someone who wants more", nil, `
 			read 0-1; give 1 -> 0; stalled ->; pass 29s; stalled ->; pass 1s; give 9 -> 0/1 1;
 			stalled -> all 2 messages handed out are unanswered; ack 1; stalled ->; pass 1h;

@@ -12,8 +12,12 @@ import (
 	"github.com/annalsdb/annals/internal/clock"
 )
 
-// tick is how precise deadlines and timed checkpoints are.
-const tick = time.Second
+const (
+	// tick is how precise deadlines and timed checkpoints are.
+	tick = time.Second
+	// leastAlarm bounds how often a group with delayed messages looks for one that is due.
+	leastAlarm = 10 * time.Millisecond
+)
 
 // group runs one subscription group: it reads and writes streams for its core, which decides.
 // Inputs reach the core through apply, which also does what follows from them. mu is never held
@@ -66,6 +70,7 @@ func newGroup(t *term, d *definition) *group {
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
 	g.streams = ownStreams{ctx: g.ctx, definition: d, store: g.store, logger: g.logger, timeout: t.opts.WriteTimeout}
 	g.source = newSource(&g.streams)
+	g.core.paused = d.paused
 	g.core.strategy = newStrategy(&g.core, t.opts.CorrelationMember, g.streams.whole)
 	g.troubles.logger, g.troubles.now = g.logger, g.now
 	return g
@@ -134,9 +139,7 @@ func (g *group) settle(now time.Time) {
 	if before := e.trim; before > 0 {
 		g.work.Go(func() { g.trim(before) })
 	}
-	if !e.alarm.IsZero() {
-		g.setAlarm(e.alarm, now)
-	}
+	g.setAlarm(e.alarm, e.exact, now)
 }
 
 // writeCheckpoint writes a checkpoint after a pause, tries that until it succeeds, and covers what
@@ -190,11 +193,19 @@ func (g *group) insist(kind int, try func(ctx context.Context) error, tried func
 	}
 }
 
-// setAlarm sets the alarm to when something is due by time. An idle group has none; one that is
-// still set finds nothing to do. The caller holds mu.
-func (g *group) setAlarm(due, now time.Time) {
+// setAlarm sets the alarm to when something is due by time, at a tick or exactly; zero: nothing is.
+// An idle group has none; one that is still set finds nothing to do. The caller holds mu.
+func (g *group) setAlarm(due, exact, now time.Time) {
+	if due.IsZero() && exact.IsZero() {
+		return
+	}
 	// Whole ticks, at least one: what is due at once is due at the next tick.
 	wait := max(tick, (due.Sub(now)+tick-1)/tick*tick)
+	if !exact.IsZero() {
+		if early := max(leastAlarm, exact.Sub(now)); due.IsZero() || early < wait {
+			wait = early
+		}
+	}
 	at := now.Add(wait)
 	if g.alarm != nil {
 		if !at.Before(g.alarmAt) {
@@ -238,6 +249,6 @@ func (g *group) ack(ids []event.ID) {
 }
 
 // nack answers messages as not processed.
-func (g *group) nack(ids []event.ID, action Action, reason string) {
-	g.apply(func(c *core, now time.Time) { c.nack(ids, action, reason, now) })
+func (g *group) nack(ids []event.ID, action Action, reason string, after *time.Duration) {
+	g.apply(func(c *core, now time.Time) { c.nack(ids, action, reason, after, now) })
 }

@@ -164,7 +164,7 @@ func (b *bench) ack(all ...subscription.Message) {
 
 func (b *bench) nack(action subscription.Action, all ...subscription.Message) {
 	b.Helper()
-	b.must(b.Nack(b.ctx, b.key, ids(all...), action, "Nacked from HTTP"))
+	b.must(b.Nack(b.ctx, b.key, ids(all...), action, "Nacked from HTTP", nil))
 	synctest.Wait()
 }
 

@@ -13,6 +13,7 @@ const (
 	buffered    state = iota // read ahead, in core.buffer
 	outstanding              // handed out, in core.out
 	waiting                  // to be handed out again, in core.retry or core.replays
+	delayed                  // likewise, but later, in core.due
 	parking                  // being written to the parked stream, in core.parking
 	done                     // answered: it is forgotten
 )
@@ -33,6 +34,7 @@ type message struct {
 	state    state
 	first    time.Time // when it was handed out first
 	given    time.Time // when it was handed out last
+	due      time.Time // when it may be handed out again; delayed only
 	to       *consumer // who has it; nil: a reader that pulled
 	reason   *string   // why it was given up; parking only
 
@@ -118,6 +120,7 @@ type messages struct {
 	unanswered        list  // by number: handed out and not answered, wherever they are
 	unansweredReplays list  // by their number in the stream of replays
 	replayEnd         int64 // number after the last in the stream of replays
+	delays
 }
 
 // track remembers a message until it is answered.
@@ -137,7 +140,7 @@ func (s *messages) byNumber(m *message) *list {
 	return &s.unanswered
 }
 
-// listOf returns the list that a message is in by its state.
+// listOf returns the list that a message is in by its state, unless it is delayed.
 func (s *messages) listOf(m *message) *list {
 	switch {
 	case m.state == outstanding:
@@ -158,10 +161,14 @@ func (s *messages) wait(m *message) {
 	s.listOf(m).insertByNumber(m)
 }
 
-// oldestOutstanding returns when the oldest message without an answer was handed out first; zero:
-// there is none.
-func (s *messages) oldestOutstanding() (oldest time.Time) {
-	for _, m := range []*message{s.unanswered.head, s.unansweredReplays.head} {
+// oldestOutstanding returns when the oldest message without an answer was handed out first, or the
+// oldest that is not delayed; zero: there is none.
+func (s *messages) oldestOutstanding(isNow bool) (oldest time.Time) {
+	for _, l := range []*list{&s.unanswered, &s.unansweredReplays} {
+		m := l.head
+		for isNow && m != nil && m.state == delayed {
+			m = l.next(m)
+		}
 		if m != nil && !m.first.IsZero() && (oldest.IsZero() || m.first.Before(oldest)) {
 			oldest = m.first
 		}

@@ -85,7 +85,7 @@ var groupMetrics = []struct {
 		func(_ context.Context, g *group) float64 {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			return age(g.core.oldestOutstanding(), g.now())
+			return age(g.core.oldestOutstanding(false), g.now())
 		}},
 	{"annals_subscription_oldest_parked_seconds", "Age of the oldest parked message.", false,
 		func(ctx context.Context, g *group) float64 { at, _ := g.oldestParked(ctx); return age(at, g.now()) }},
@@ -94,6 +94,21 @@ var groupMetrics = []struct {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			if g.stalled(g.now()) != "" {
+				return 1
+			}
+			return 0
+		}},
+	{"annals_subscription_delayed_messages", "Messages of a group that wait for a delay before they are tried again.", false,
+		func(_ context.Context, g *group) float64 {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return float64(len(g.core.due))
+		}},
+	{"annals_subscription_paused", "1 while a group is paused.", false,
+		func(_ context.Context, g *group) float64 {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.core.paused != nil {
 				return 1
 			}
 			return 0

@@ -34,7 +34,10 @@ type model struct {
 	failed   map[int64]bool    // to be parked for a good reason
 	// from the parked stream, by the number there; false: it may have been
 	dropped map[int64]bool
-	newest  int64      // last new message since the group was loaded
+	begun   int64            // the last message before those since the group was loaded
+	newest  map[string]int64 // last new message since then, by what keeps an order
+	waits   map[event.ID]wait
+	paused  bool
 	mu      sync.Mutex // of faults
 	faults  []bool     // of the next writes: true fails after it took effect
 }
@@ -43,6 +46,15 @@ type held struct {
 	subscription.Message
 	deadline time.Time
 	number   int64
+}
+
+// wait is when a message that was handed out may come again.
+type wait struct {
+	number    int64
+	lane      string
+	replayed  bool
+	notBefore time.Time
+	from, to  time.Time // it is delayed for certain
 }
 
 // TestModel prints the seed of a failure. The time of the bubble bounds the
@@ -55,7 +67,7 @@ func TestModel(t *testing.T) {
 }
 
 func runModel(t *rapid.T) {
-	m := &model{bench: newBench(t), held: map[event.ID]held{}, answered: map[event.ID]bool{}, numbers: map[int64]bool{}, failed: map[int64]bool{}, dropped: map[int64]bool{}}
+	m := &model{bench: newBench(t), held: map[event.ID]held{}, answered: map[event.ID]bool{}, numbers: map[int64]bool{}, failed: map[int64]bool{}, dropped: map[int64]bool{}, newest: map[string]int64{}, waits: map[event.ID]wait{}}
 	defer func() { m.Stop() }()
 	m.settings = subscription.DefaultSettings()
 	m.settings.MaxRetryCount = rapid.IntRange(0, 3).Draw(t, "retries")
@@ -65,6 +77,12 @@ func runModel(t *rapid.T) {
 	m.settings.MaxCheckpointCount = rapid.SampledFrom([]int{1, 3, 500}).Draw(t, "max")
 	m.settings.StartFrom = rapid.SampledFrom([]int64{0, 0, 3}).Draw(t, "start")
 	m.settings.MessageTimeout = rapid.SampledFrom([]time.Duration{0, 1500 * time.Millisecond, 10 * time.Second}).Draw(t, "timeout")
+	m.settings.Strategy = rapid.SampledFrom([]subscription.Strategy{
+		subscription.RoundRobin, subscription.DispatchToSingle, subscription.Pinned, subscription.PinnedByCorrelation,
+	}).Draw(t, "strategy")
+	m.settings.RetryDelay = rapid.SampledFrom([]time.Duration{0, 0, 700 * time.Millisecond, 20 * time.Second}).Draw(t, "delay")
+	m.settings.RetryBackoff = rapid.SampledFrom([]subscription.Backoff{{}, {Factor: 3, AtMost: 30 * time.Second}}).Draw(t, "backoff")
+	m.settings.CheckpointAtLeastEvery = rapid.SampledFrom([]time.Duration{0, 3 * time.Second}).Draw(t, "at least every")
 	m.store.add("s", rapid.IntRange(0, 10).Draw(t, "events"))
 	m.start = m.settings.StartFrom
 	m.takes = func(r *event.Record) bool { return r.Stream == "s" }
@@ -86,11 +104,17 @@ func runModel(t *rapid.T) {
 		"scavenge":  func(*rapid.T) { m.scavenge() },
 		"read":      func(t *rapid.T) { m.readSome(rapid.IntRange(1, 8).Draw(t, "n")); m.maybeWait(t) },
 		"read more": func(t *rapid.T) { m.readSome(100) },
-		"ack":       func(t *rapid.T) { m.answer(t, subscription.Skip+10) },
+		"ack":       func(t *rapid.T) { m.answer(t, subscription.Skip+10, nil) },
 		"nack": func(t *rapid.T) {
-			m.answer(t, rapid.SampledFrom([]subscription.Action{subscription.Retry, subscription.Retry, subscription.Park, subscription.Skip}).Draw(t, "action"))
+			m.answer(t, rapid.SampledFrom([]subscription.Action{subscription.Retry, subscription.Park, subscription.Skip}).Draw(t, "action"), nil)
 		},
-		"pass": func(t *rapid.T) { m.pass(time.Duration(rapid.IntRange(1, 12_000).Draw(t, "ms")) * time.Millisecond) },
+		"retry": func(t *rapid.T) {
+			after := rapid.SampledFrom([]*time.Duration{nil, new(time.Duration(0)), new(1500 * time.Millisecond), new(40 * time.Second)}).Draw(t, "after")
+			m.answer(t, subscription.Retry, after)
+		},
+		"pause":  func(*rapid.T) { m.setPaused(true) },
+		"resume": func(*rapid.T) { m.setPaused(false) },
+		"pass":   func(t *rapid.T) { m.pass(time.Duration(rapid.IntRange(1, 12_000).Draw(t, "ms")) * time.Millisecond) },
 		"replay": func(t *rapid.T) {
 			// What is stored to be replayed goes first, and may have to wait.
 			if err := m.Replay(m.ctx, m.key, rapid.Int64Range(-1, 6).Draw(t, "stop")); err != nil && !errors.Is(err, event.ErrWriteTimeout) {
@@ -204,11 +228,77 @@ func (m *model) maybeWait(t *rapid.T) {
 func (m *model) reset() {
 	for m.pass(0); ; m.pass(time.Second) {
 		if i, err := m.Info(m.ctx, m.key); err == nil && i.Status != "NotReady" {
-			m.newest = max(m.checkpointed(i.Checkpoint), m.start-1)
+			m.begun = max(m.checkpointed(i.Checkpoint), m.start-1)
+			m.is("pause", i.Paused != nil, m.paused)
 			break
 		}
 	}
 	clear(m.held)
+	clear(m.newest)
+	clear(m.waits)
+}
+
+// setPaused pauses or resumes the group, and insists where the outcome is not known.
+func (m *model) setPaused(paused bool) {
+	do := m.Resume
+	if paused {
+		do = m.Pause
+	}
+	for err := do(m.ctx, m.key, "ann"); err != nil; err = do(m.ctx, m.key, "ann") {
+		if !errors.Is(err, event.ErrOutcomeUnknown) && !errors.Is(err, event.ErrWriteTimeout) && !errors.Is(err, event.ErrNotReady) {
+			m.Fatal(err)
+		}
+		m.pass(time.Second)
+	}
+	m.paused = paused
+}
+
+// lane returns what the strategy keeps an order of: a stream, or all.
+func (m *model) lane(stream string) string {
+	if m.settings.Strategy == subscription.RoundRobin {
+		return ""
+	}
+	return stream
+}
+
+// delay is that of the settings before the n-th retry.
+func (m *model) delay(n int) time.Duration {
+	d := m.settings.RetryDelay
+	for ; n > 1 && m.settings.RetryBackoff.Factor > 0; n-- {
+		d = min(3*d, 30*time.Second)
+	}
+	return d
+}
+
+// judgeNew looks whether a new message is the next of its lane.
+func (m *model) judgeNew(number int64, lane string, retries int) {
+	last, ok := m.newest[lane]
+	if !ok {
+		last = m.begun
+	}
+	next, all := last+1, m.source()
+	for m.lane(all[next].Stream) != lane {
+		next++
+	}
+	if number != next || retries != 0 {
+		m.Fatalf("message %d of %q with %d retries after %d", number, lane, retries, last)
+	}
+	m.newest[lane] = number
+}
+
+// judgeWaits looks whether a message may be handed out now.
+func (m *model) judgeWaits(id event.ID, number int64, lane string, replayed bool, now time.Time) {
+	if w, ok := m.waits[id]; ok && now.Before(w.notBefore) {
+		m.Fatalf("message %d was handed out %s early", number, w.notBefore.Sub(now))
+	}
+	if m.settings.Strategy == subscription.RoundRobin || replayed {
+		return
+	}
+	for _, w := range m.waits {
+		if w.lane == lane && !w.replayed && w.number < number && !now.Before(w.from) && now.Before(w.to) {
+			m.Fatalf("message %d of %q was handed out while %d is delayed", number, lane, w.number)
+		}
+	}
 }
 
 func (m *model) readSome(n int) []subscription.Message {
@@ -217,32 +307,40 @@ func (m *model) readSome(n int) []subscription.Message {
 	for _, e := range all {
 		number := m.numberOf(e.Event.Event())
 		replayed := e.Event.Stream == m.key.ParkedStream()
-		if h, ok := m.held[e.ID]; ok && now.Before(h.deadline) {
-			m.Fatalf("message %d was handed out before the time of its first reader was over", number)
+		lane := m.lane(e.Event.Event().Stream)
+		m.judgeWaits(e.ID, number, lane, replayed, now)
+		last, ok := m.newest[lane]
+		if !ok {
+			last = m.begun
 		}
 		switch {
+		case m.paused:
+			m.Fatalf("message %d was handed out in a pause", number)
 		case replayed && m.dropped[e.Event.Number]:
 			m.Fatalf("message %d was handed out after it was dropped", e.Event.Number)
 		case replayed:
-		case number > m.newest:
-			if number != m.newest+1 || e.Retries != 0 {
-				m.Fatalf("message %d with %d retries after %d", number, e.Retries, m.newest)
-			}
-			m.newest = number
+		case number > last:
+			m.judgeNew(number, lane, e.Retries)
 		case e.Retries == 0 && !m.failed[number]: // One that could not be parked comes as it was.
 			m.Fatalf("message %d again", number)
 		}
 		if e.Retries >= m.settings.MaxRetryCount {
 			m.failed[number] = true
 		}
-		m.held[e.ID] = held{e, now.Add(m.settings.MessageTimeout), number}
+		deadline := now.Add(m.settings.MessageTimeout)
+		m.held[e.ID] = held{e, deadline, number}
+		again := deadline.Add(m.delay(e.Retries + 1))
+		m.waits[e.ID] = wait{number, lane, replayed, again, deadline.Add(2 * time.Second), again}
+		if e.Retries >= m.settings.MaxRetryCount {
+			m.waits[e.ID] = wait{notBefore: deadline} // It is parked, or comes as it was.
+		}
 		m.order = append(m.order, e.ID)
 	}
 	return all
 }
 
 // answer answers some messages that were handed out at any time, also such that are late.
-func (m *model) answer(t *rapid.T, action subscription.Action) {
+func (m *model) answer(t *rapid.T, action subscription.Action, after *time.Duration) {
 	if len(m.order) == 0 {
 		return
 	}
@@ -261,16 +359,47 @@ func (m *model) answer(t *rapid.T, action subscription.Action) {
 				m.numbers[h.number] = true
 			}
 		}
+		m.answerWait(id, h, action, after)
 		delete(m.held, id)
 	}
 	var err error
 	if action > subscription.Stop {
 		err = m.Ack(m.ctx, m.key, some)
 	} else {
-		err = m.Nack(m.ctx, m.key, some, action, "")
+		err = m.Nack(m.ctx, m.key, some, action, "", after)
 	}
 	m.must(err)
 	m.maybeWait(t)
+}
+
+// answerWait is what an answer means for when a message comes again. A late one may have no effect.
+func (m *model) answerWait(id event.ID, h held, action subscription.Action, after *time.Duration) {
+	w, now := m.waits[id], time.Now()
+	if h.Retries >= m.settings.MaxRetryCount || action != subscription.Retry {
+		w.to = w.from
+		if now.Before(h.deadline) {
+			w.notBefore = now
+		}
+		m.waits[id] = w
+		return
+	}
+	again := now.Add(m.delay(h.Retries + 1))
+	if after != nil {
+		again = now.Add(*after)
+	}
+	if now.Before(h.deadline) {
+		w.notBefore, w.from, w.to = again, now, again
+	} else {
+		w.notBefore, w.to = earlier(w.notBefore, again), earlier(w.to, again)
+	}
+	m.waits[id] = w
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // atDesk replays or drops one or two of those that are parked.
@@ -333,6 +462,7 @@ func (m *model) check(*rapid.T) {
 
 // drain answers everything, and looks whether everything was there.
 func (m *model) drain() {
+	m.setPaused(false)
 	m.pass(time.Minute) // All that is tried again has been.
 	m.replay(-1)
 	for quiet := 0; quiet < 3; {
@@ -355,6 +485,9 @@ func (m *model) drain() {
 	i := m.info()
 	m.is("state", fmt.Sprint(i.Status, i.Outstanding, i.RetryBuffer, i.ReadBuffer), fmt.Sprint("Live", 0, 0, 0))
 	m.check(nil)
+	if last := int64(len(m.source())) - 1; m.settings.CheckpointAtLeastEvery > 0 && last > m.begun {
+		m.is("last checkpoint", m.checkpointed(i.Checkpoint), last)
+	}
 	parked := m.parkedNumbers()
 	for n := m.start; n < int64(len(m.source())); n++ {
 		if !m.numbers[n] && !slices.Contains(parked, n) {

@@ -10,18 +10,15 @@ const buckets = 1024
 // pinned gives messages with the same text to the same consumer for as long as
 // that is there. Texts are hashed into buckets, which consumers own.
 type pinned struct {
-	c    *core
-	text func(e *event.Resolved) string
+	hashed
+	c *core
 	// Both are nil while no consumer exists: most groups have readers that pull.
 	owner    []*consumer // by bucket; nil: the bucket was not needed yet
 	inFlight []int       // by bucket
 }
 
 func (p *pinned) choose(m *message) (to *consumer, full bool) {
-	if m.bucket < 0 {
-		m.bucket = int16(hash32([]byte(p.text(m.event))) % buckets)
-	}
-	c := p.owner[m.bucket]
+	c := p.owner[p.bucket(m)]
 	if c == nil {
 		for _, other := range p.c.consumers {
 			if c == nil || other.buckets < c.buckets {

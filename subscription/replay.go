@@ -97,7 +97,7 @@ func (d *desk) fetchParked(from, target int64, tried chan<- struct{}) {
 		}
 		first()
 		from = next
-		for waiting, _ := g.replays(); from < target && waiting >= replayLow; waiting, _ = g.replays() {
+		for held, _ := g.replays(); from < target && held >= replayLow; held, _ = g.replays() {
 			select {
 			case <-g.space:
 			case <-g.ctx.Done():
@@ -108,11 +108,11 @@ func (d *desk) fetchParked(from, target int64, tried chan<- struct{}) {
 	g.apply(func(c *core, _ time.Time) { c.replaying = false })
 }
 
-// replays returns how many messages are in memory to be replayed, and whether more are fetched.
-func (g *group) replays() (waiting int, isFetching bool) {
+// replays returns how many replayed messages are in memory, and whether more are fetched.
+func (g *group) replays() (held int, isFetching bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.core.replays.n, g.core.replaying
+	return g.core.unansweredReplays.n, g.core.replaying
 }
 
 // countReplay counts that a replay was asked for.

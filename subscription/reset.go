@@ -234,6 +234,8 @@ func (c *core) reset(number, next int64, now time.Time) {
 		case outstanding:
 			c.takeBack(m, now)
 			m.state = done
+		case delayed:
+			m.state = done
 		default:
 			c.listOf(m).remove(m)
 			m.state = done
@@ -242,7 +244,8 @@ func (c *core) reset(number, next int64, now time.Time) {
 		c.unanswered.remove(m)
 	}
 	c.buffer = list{}
-	c.checkpoint.number, c.checkpoint.seq, c.checkpoint.at = number, c.seq, now
+	c.delays.letGo()
+	c.checkpoint.number, c.checkpoint.seq, c.checkpoint.at, c.checkpoint.moved = number, c.seq, now, time.Time{}
 	c.last, c.next, c.live, c.more = number, next, false, false
 }
 

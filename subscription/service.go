@@ -121,6 +121,19 @@ func (s *Service) Update(ctx context.Context, k Key, set Settings, by string) er
 	return s.change(ctx, func(ctx context.Context, t *term) error { return t.update(ctx, k, set, by) })
 }
 
+// Pause has a group hand out nothing until Resume: that is stored, and holds for later leaders. Its
+// connections stay, and messages that are out can be answered. Errors are ErrNotFound and those of
+// writing.
+func (s *Service) Pause(ctx context.Context, k Key, by string) error {
+	p := &Pause{By: by, At: s.opts.Now().UTC()}
+	return s.change(ctx, func(ctx context.Context, t *term) error { return t.setPaused(ctx, k, p, by) })
+}
+
+// Resume ends a pause, with the errors of Pause.
+func (s *Service) Resume(ctx context.Context, k Key, by string) error {
+	return s.change(ctx, func(ctx context.Context, t *term) error { return t.setPaused(ctx, k, nil, by) })
+}
+
 // Delete ends a group and soft-deletes its streams. Errors are ErrNotFound and those of writing.
 func (s *Service) Delete(ctx context.Context, k Key, by string) error {
 	return s.change(ctx, func(ctx context.Context, t *term) error { return t.remove(ctx, k, by) })
@@ -160,9 +173,10 @@ func (s *Service) Ack(_ context.Context, k Key, ids []event.ID) error {
 	return s.answer(k, func(g *group) { g.ack(ids) })
 }
 
-// Nack answers messages as not processed. The reason is stored with messages that are parked.
-func (s *Service) Nack(_ context.Context, k Key, ids []event.ID, action Action, reason string) error {
-	return s.answer(k, func(g *group) { g.nack(ids, action, reason) })
+// Nack answers messages as not processed. The reason is stored with messages that are parked. after
+// is the delay of a Retry, at most MaxDelay; nil: that of the group.
+func (s *Service) Nack(_ context.Context, k Key, ids []event.ID, action Action, reason string, after *time.Duration) error {
+	return s.answer(k, func(g *group) { g.nack(ids, action, reason, after) })
 }
 
 func (s *Service) answer(k Key, do func(*group)) error {

@@ -79,7 +79,7 @@ func TestService(t *testing.T) {
 			b.is("info", err, subscription.ErrNotFound)
 			b.is("replay", b.Replay(b.ctx, b.key, -1), subscription.ErrNotFound)
 			b.must(b.Ack(b.ctx, b.key, nil))
-			b.must(b.Nack(b.ctx, b.key, nil, subscription.Park, ""))
+			b.must(b.Nack(b.ctx, b.key, nil, subscription.Park, "", nil))
 			all, err := b.List(b.ctx, "")
 			b.must(err)
 			b.is("list", all, []subscription.Info{})
@@ -360,13 +360,15 @@ func TestMetrics(t *testing.T) {
 		b.create(nil)
 		b.parkAll(0, 1)
 		b.take(1, 2)
+		b.after(time.Minute, b.take(1, 3)...)
+		b.pause()
 		b.pass(3 * time.Second)
 		all := statistics()
 		for name, want := range map[string]float64{
 			"annals_subscription_lag_events": 5, "annals_subscription_oldest_unacknowledged_seconds": 3,
 			"annals_subscription_oldest_parked_seconds": 3, "annals_subscription_stalled": 0, "annals_subscription_groups": 1,
 			"eventstore_persistent_subscriptions_messages_parked": 2, "eventstore_persistent_subscriptions_replays_requested": 0,
-			"annals_subscription_delivered_total": 3,
+			"annals_subscription_delivered_total": 4, "annals_subscription_delayed_messages": 1, "annals_subscription_paused": 1,
 		} {
 			if got, ok := all[name]; !ok || got != want {
 				t.Errorf("%s: %g %t, want %g", name, got, ok, want)

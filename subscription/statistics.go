@@ -117,12 +117,12 @@ func (c *core) patience() time.Duration { return max(stallAfter, 3*c.settings.Me
 
 // stalled says why consumers make no progress, if they should and do not.
 func (c *core) stalled(now time.Time) string {
-	limit, unanswered := c.patience(), c.unanswered.n+c.unansweredReplays.n
+	limit, unanswered := c.patience(), c.unanswered.n+c.unansweredReplays.n-len(c.due)
 	wanted := len(c.consumers) > 0 || !c.statistics.asked.IsZero() && now.Sub(c.statistics.asked) < limit
-	if unanswered == 0 || !wanted {
+	if unanswered == 0 || !wanted || c.paused != nil {
 		return ""
 	}
-	oldest := c.oldestOutstanding()
+	oldest := c.oldestOutstanding(true)
 	if oldest.IsZero() || now.Sub(oldest) < limit || now.Sub(c.statistics.answered) < limit {
 		return ""
 	}
@@ -136,6 +136,9 @@ func (c *core) stalled(now time.Time) string {
 func (c *core) status() string {
 	if !c.loaded {
 		return "NotReady"
+	}
+	if c.paused != nil {
+		return "Paused"
 	}
 	var flags []string
 	if !c.live {
@@ -167,8 +170,8 @@ func (g *group) info(ctx context.Context) Info {
 	i := Info{
 		Key: g.Key, Settings: g.Settings, Status: c.status(),
 		Total: c.statistics.total, Checkpoint: c.checkpoint.number, LastKnown: max(c.known, newest),
-		ReadBuffer: c.buffer.n, RetryBuffer: c.retry.n + c.replays.n, Outstanding: c.out.n,
-		Parked: parked, OldestParked: oldestParked, OldestOutstanding: c.oldestOutstanding(), Stalled: g.stalled(now),
+		ReadBuffer: c.buffer.n, RetryBuffer: c.retry.n + c.replays.n + len(c.due), Delayed: len(c.due), Outstanding: c.out.n,
+		Parked: parked, OldestParked: oldestParked, OldestOutstanding: c.oldestOutstanding(false), Stalled: g.stalled(now), Paused: c.paused,
 	}
 	if unknown == nil && i.Checkpoint >= end {
 		i.Stalled = fmt.Sprintf("the checkpoint %s is beyond the end, %s: the group gets nothing until events reach it", g.Position(i.Checkpoint), g.Position(end))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
@@ -199,6 +200,7 @@ func (t *term) reconcile(ctx context.Context, drop bool) (missing, err error) {
 			t.end(g)
 		default:
 			delete(wanted, g.Key)
+			g.apply(func(c *core, now time.Time) { c.pause(d.paused, now) })
 		}
 	}
 	t.version, t.stale = version, false
@@ -441,23 +443,57 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 	if err := t.checkStart(ctx, k, &set); err != nil {
 		return err
 	}
-	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, names: g.names}
+	at := t.index(k)
+	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, names: g.names, paused: t.definitions[at].paused}
 	if set.StartFrom < 0 {
 		// The end of this moment would lose what came since the group was created, until the
 		// first checkpoint all that is known of it.
 		d.startAt, d.storedIn = g.first(), g.storedIn
 	}
-	err = t.change(ctx, by, func(all []*definition) []*definition {
-		all[slices.IndexFunc(all, func(d *definition) bool { return d.Key == k && d.runs() })] = d
-		return all
-	})
-	if err != nil {
+	if err := t.change(ctx, by, replace(at, d)); err != nil {
 		return err
 	}
 	t.end(g)
 	if g := t.begin(d); g != nil {
 		g.await(ctx)
 	}
+	return nil
+}
+
+// index returns where the definition of a group that runs is. The caller holds changing.
+func (t *term) index(k Key) int {
+	return slices.IndexFunc(t.definitions, func(d *definition) bool { return d.Key == k && d.runs() })
+}
+
+// replace puts a definition in the place of another.
+func replace(at int, d *definition) func([]*definition) []*definition {
+	return func(all []*definition) []*definition {
+		all[at] = d
+		return all
+	}
+}
+
+// setPaused stores that a group is paused, nil: that it is not any more, and has it do so. The
+// group is not loaded again.
+func (t *term) setPaused(ctx context.Context, k Key, p *Pause, by string) error {
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	g, err := t.group(k)
+	if err != nil {
+		return err
+	}
+	at := t.index(k)
+	d := *t.definitions[at]
+	if (d.paused != nil) == (p != nil) {
+		return nil
+	}
+	d.paused, d.encoded = p, nil
+	if err := t.change(ctx, by, replace(at, &d)); err != nil {
+		return err
+	}
+	g.apply(func(c *core, now time.Time) { c.pause(p, now) })
 	return nil
 }
 

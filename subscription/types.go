@@ -115,7 +115,8 @@ type Info struct {
 	LastKnown        int64 // newest event number seen in the stream, -1: none
 	ReadBuffer       int
 	LiveBuffer       int
-	RetryBuffer      int
+	RetryBuffer      int // delayed ones included
+	Delayed          int
 	Outstanding      int
 	Parked           int64
 	// when the oldest unanswered message was handed out first; zero: none
@@ -124,6 +125,7 @@ type Info struct {
 	Connections       []ConnectionInfo
 	// why a group with messages and readers makes no progress; empty: it does
 	Stalled string
+	Paused  *Pause // nil: it is not
 }
 
 // ConnectionInfo is a consumer that is pushed to.

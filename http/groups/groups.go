@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/annalsdb/annals/api"
@@ -41,11 +42,13 @@ const (
 )
 
 var (
-	errMessageID  = problem.Bad("messageid should be a properly formed guid")
-	errMessageIDs = problem.Bad("ids should be a comma separated list of properly formed guids")
-	errStopAt     = problem.Bad("stopAt should be a properly formed positive long")
-	errAll        = problem.Bad("Persistent subscriptions to $all are only supported over gRPC through gRPC clients")
-	errNotRunning = problem.Bad("Persistent subscriptions are not running.")
+	errMessageID   = problem.Bad("messageid should be a properly formed guid")
+	errMessageIDs  = problem.Bad("ids should be a comma separated list of properly formed guids")
+	errStopAt      = problem.Bad("stopAt should be a properly formed positive long")
+	errAll         = problem.Bad("Persistent subscriptions to $all are only supported over gRPC through gRPC clients")
+	errAfter       = problem.Bad("after should be a duration from 0s to 24h, such as 5s")
+	errAfterAction = problem.Bad("after is for the action Retry alone")
+	errNotRunning  = problem.Bad("Persistent subscriptions are not running.")
 )
 
 // groupKey is the group that the path names.
@@ -111,10 +114,13 @@ func (g *Handlers) defineGroup(x *request.Request, status int, do func(api.Subsc
 	})
 }
 
-func (g *Handlers) Delete(_ context.Context, x *request.Request) error {
-	return g.groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
-		return g.Subscriptions.Delete(ctx, k, x.Who.Login)
-	})
+// Command makes the handler of something that is done to a group in the caller's name.
+func (g *Handlers) Command(do func(api.Subscriptions, context.Context, subscription.Key, string) error) request.Handler {
+	return func(_ context.Context, x *request.Request) error {
+		return g.groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+			return do(g.Subscriptions, ctx, k, x.Who.Login)
+		})
+	}
 }
 
 // ReplayParked hands parked messages out again.
@@ -189,8 +195,19 @@ func (g *Handlers) Ack(_ context.Context, x *request.Request) error {
 
 func (g *Handlers) Nack(_ context.Context, x *request.Request) error {
 	action := nackAction(args.Value(x.R.URL.RawQuery, "action"))
+	var after *time.Duration
+	if text, ok := args.Lookup(x.R.URL.RawQuery, "after"); ok {
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil || d < 0 || d > subscription.MaxDelay:
+			return errAfter
+		case action != subscription.Retry:
+			return errAfterAction
+		}
+		after = &d
+	}
 	return g.answerMessages(x, func(ctx context.Context, ids []event.ID) error {
-		return g.Subscriptions.Nack(ctx, groupKey(x), ids, action, nackReason)
+		return g.Subscriptions.Nack(ctx, groupKey(x), ids, action, nackReason, after)
 	})
 }
 

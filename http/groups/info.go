@@ -192,8 +192,15 @@ func detailGroup(x *request.Request, o *outline.Writer, g *subscription.Info) {
 	)
 	o.List("connections", "connectionInfo", len(g.Connections), func(i int) { writeConnection(o, &g.Connections[i]) })
 	o.Leaves(outline.Int("parkedMessageCount", g.Parked))
-	if g.Stalled != "" { // Ours: clients know the rest.
+	// Ours: clients know the rest.
+	if g.Stalled != "" {
 		o.Leaves(outline.Text("stalled", g.Stalled))
+	}
+	if g.Delayed > 0 {
+		o.Leaves(outline.Int("delayedMessages", int64(g.Delayed)))
+	}
+	if p := g.Paused; p != nil {
+		o.Object("paused", func() { o.Leaves(outline.Text("by", p.By), outline.Time("at", p.At)) })
 	}
 }
 
