@@ -119,5 +119,14 @@ func TestLib(t *testing.T) {
 	} {
 		check("address.js", c[0], c[1])
 	}
+	const known = `{step: 10, from: "2026-11-24T14:00:00Z", series: {a: [1, 2, null], b: [7, 8, 9]}}`
+	for _, c := range [][2]string{
+		{"JSON.stringify(m.join(" + known + `, {step: 10, from: "2026-11-24T14:00:20Z", series: {a: [3, 4], b: [5, 6]}}, 3))`, `{"step":10,"from":"2026-11-24T14:00:10.000Z","series":{"a":[2,3,4],"b":[8,5,6]}}`},
+		{"m.join(" + known + `, {step: 10, from: "2026-11-24T14:00:40Z", series: {a: [3], b: [5]}}, 3)`, "null"}, {"m.join(" + known + `, {step: 10, from: "2026-11-24T14:00:20Z", series: {c: [3]}}, 3)`, "null"},
+		{`[m.last([1, 0, null]), m.last([null]), m.last(), m.peak([1, null, 3]), m.peak([])].join()`, "0,,,3,0"},
+		{`m.trace([1, null, 2, 4, null], 8, 4).line`, "M0 6.0h.6M2 4.0L3 0.0"}, {`m.trace([1, null, 2, 4], 8, 4).area`, "M0 8V6.0h.6V8ZM2 8V4.0L3 0.0V8Z"}, {`m.trace([], 8, 0).line`, ""},
+	} {
+		check("series.js", c[0], c[1])
+	}
 	check("curl.js", `m.curl("POST", "http://h/streams/a", {Accept: "x", Authorization: "secret"}, "it's", "o'neil")`, `curl -i -u 'o'\''neil' -X POST -H 'Accept: x' --data-binary 'it'\''s' http://h/streams/a`)
 }

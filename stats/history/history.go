@@ -39,6 +39,14 @@ type reading struct {
 	at     time.Time // zero: there is none
 	values [len(table)]float64
 	counts [len(table)]float64 // of histograms
+	// of histograms of which a quantile is wanted: the values in each bucket
+	buckets [len(table)]buckets
+}
+
+// buckets are those of a histogram, or of several with the same bounds.
+type buckets struct {
+	bounds []float64
+	counts []uint64
 }
 
 // New returns a history of the metrics in a registry. Now is the time; nil: the clock's.
@@ -68,7 +76,8 @@ func (h *History) Run(ctx context.Context) {
 	}
 }
 
-// read reads the metrics. Those of one name and several labels are summed up.
+// read reads the metrics. Those of one name and several labels are summed up, unless the largest is
+// wanted.
 func (h *History) read() reading {
 	r := reading{at: h.now()}
 	for i := range table {
@@ -83,11 +92,18 @@ func (h *History) read() reading {
 			if s.Histogram != nil {
 				v = s.Histogram.Sum
 				r.counts[i] += float64(s.Histogram.Count)
+				if table[i].quantile > 0 {
+					r.buckets[i].add(s.Histogram)
+				}
 			}
-			if math.IsNaN(r.values[i]) {
-				r.values[i] = 0
+			switch {
+			case math.IsNaN(r.values[i]):
+				r.values[i] = v
+			case table[i].how == largest:
+				r.values[i] = max(r.values[i], v)
+			default:
+				r.values[i] += v
 			}
-			r.values[i] += v
 		}
 	})
 	return r
@@ -148,10 +164,12 @@ type how uint8
 
 const (
 	gauge        how = iota // as it is
+	largest                 // as it is, the largest of all labels
 	milliseconds            // as it is, in seconds
 	rate                    // by how much it grew in a second, of a histogram its count
 	// of what was added to a histogram since the last sample, in milliseconds
 	mean
+	among // a quantile of these, in milliseconds
 )
 
 // one is a statistic of the history. Its name is part of the wire: do not change.
@@ -160,30 +178,34 @@ type one struct {
 	metric       string
 	label, value string // the metric has the label; empty: any
 	how          how
+	quantile     float64 // of among
 }
 
 // table are the statistics. docs/watching.md says what each is.
 var table = [...]one{
-	{"appendsPerSecond", "annals_replication_requests_total", "", "", rate},
-	{"commitMilliseconds", "annals_replication_commit_seconds", "", "", mean},
-	{"appendsWaiting", "annals_replication_queue_requests", "", "", gauge},
-	{"syncMilliseconds", "eventstore_writer_flush_duration_max_seconds", "", "", milliseconds},
-	{"eventsWrittenPerSecond", "eventstore_io_events", "activity", "written", rate},
-	{"bytesWrittenPerSecond", "eventstore_io_bytes", "activity", "written", rate},
-	{"eventsReadPerSecond", "eventstore_io_events", "activity", "read", rate},
-	{"bytesReadPerSecond", "eventstore_io_bytes", "activity", "read", rate},
-	{"requestsPerSecond", "eventstore_queue_processing_duration_seconds", "message_type", "HttpRequest", rate},
-	{"requestMilliseconds", "eventstore_queue_processing_duration_seconds", "message_type", "HttpRequest", mean},
-	{"requestsUnderWay", "annals_queue_length", "queue", "MainQueue", gauge},
-	{"connections", "eventstore_kestrel_connections", "", "", gauge},
-	{"cpuPercent", "eventstore_proc_cpu", "", "", gauge},
-	{"machineLoad", "eventstore_sys_load_avg", "period", "1m", gauge},
-	{"memoryBytes", "eventstore_proc_mem_bytes", "kind", "working-set", gauge},
-	{"heapBytes", "eventstore_gc_heap_size_bytes", "", "", gauge},
-	{"machineMemoryFreeBytes", "eventstore_sys_mem_bytes", "kind", "free", gauge},
-	{"diskUsedBytes", "eventstore_sys_disk_bytes", "kind", "used", gauge},
-	{"diskTotalBytes", "eventstore_sys_disk_bytes", "kind", "total", gauge},
-	{"diskBytesWrittenPerSecond", "eventstore_disk_io_bytes", "activity", "written", rate},
+	{"appendsPerSecond", "annals_replication_requests_total", "", "", rate, 0},
+	{"commitMilliseconds", "annals_replication_commit_seconds", "", "", mean, 0},
+	{"appendsWaiting", "annals_replication_queue_requests", "", "", gauge, 0},
+	{"syncMilliseconds", "eventstore_writer_flush_duration_max_seconds", "", "", milliseconds, 0},
+	{"eventsWrittenPerSecond", "eventstore_io_events", "activity", "written", rate, 0},
+	{"bytesWrittenPerSecond", "eventstore_io_bytes", "activity", "written", rate, 0},
+	{"eventsReadPerSecond", "eventstore_io_events", "activity", "read", rate, 0},
+	{"bytesReadPerSecond", "eventstore_io_bytes", "activity", "read", rate, 0},
+	{"requestsPerSecond", "eventstore_queue_processing_duration_seconds", "message_type", "HttpRequest", rate, 0},
+	{"requestMilliseconds", "eventstore_queue_processing_duration_seconds", "message_type", "HttpRequest", mean, 0},
+	{"requestsUnderWay", "annals_queue_length", "queue", "MainQueue", gauge, 0},
+	{"connections", "eventstore_kestrel_connections", "", "", gauge, 0},
+	{"cpuPercent", "eventstore_proc_cpu", "", "", gauge, 0},
+	{"machineLoad", "eventstore_sys_load_avg", "period", "1m", gauge, 0},
+	{"memoryBytes", "eventstore_proc_mem_bytes", "kind", "working-set", gauge, 0},
+	{"heapBytes", "eventstore_gc_heap_size_bytes", "", "", gauge, 0},
+	{"machineMemoryFreeBytes", "eventstore_sys_mem_bytes", "kind", "free", gauge, 0},
+	{"diskUsedBytes", "eventstore_sys_disk_bytes", "kind", "used", gauge, 0},
+	{"diskTotalBytes", "eventstore_sys_disk_bytes", "kind", "total", gauge, 0},
+	{"diskBytesWrittenPerSecond", "eventstore_disk_io_bytes", "activity", "written", rate, 0},
+	{"commitP50Milliseconds", "annals_replication_commit_seconds", "", "", among, 0.5},
+	{"commitP99Milliseconds", "annals_replication_commit_seconds", "", "", among, 0.99},
+	{"replicationLagBytes", "annals_raft_peer_lag_bytes", "", "", largest, 0},
 }
 
 // is reports whether a metric counts for the statistic.
@@ -220,6 +242,50 @@ func (o *one) worth(now, before *reading, i int) float64 {
 			return math.NaN() // Nothing was done.
 		}
 		return 1000 * (v - before.values[i]) / count
+	case among:
+		if before.at.IsZero() {
+			return math.NaN()
+		}
+		return 1000 * now.buckets[i].quantile(&before.buckets[i], o.quantile)
 	}
 	return v
+}
+
+// add counts a histogram in.
+func (b *buckets) add(d *stats.Distribution) {
+	if b.counts == nil {
+		b.bounds, b.counts = d.Bounds, make([]uint64, len(d.Counts))
+	}
+	for i, n := range d.Counts {
+		b.counts[i] += n
+	}
+}
+
+// quantile is one of the values that were added since before, as near as their bucket tells; NaN if
+// there are none.
+func (b *buckets) quantile(before *buckets, q float64) float64 {
+	added, all := make([]float64, len(b.counts)), 0.0
+	for i, n := range b.counts {
+		if before.counts != nil {
+			n -= min(n, before.counts[i])
+		}
+		added[i] = float64(n)
+		all += added[i]
+	}
+	below := 0.0
+	for i, n := range added {
+		if n == 0 || below+n < q*all {
+			below += n
+			continue
+		}
+		if i == len(b.bounds) {
+			return b.bounds[i-1]
+		}
+		low := 0.0
+		if i > 0 {
+			low = b.bounds[i-1]
+		}
+		return low + (b.bounds[i]-low)*(q*all-below)/n
+	}
+	return math.NaN()
 }

@@ -55,6 +55,20 @@ func run(t *testing.T, r *stats.Registry, steps int, after func(step int)) *hist
 	return h
 }
 
+// commits has four values between 1 and 5 ms in the first step, and in the third one between 10 and
+// 30.
+func commits(r *stats.Registry) func(step int) {
+	took := r.Histogram("annals_replication_commit_seconds", "Time.", []float64{0.001, 0.005, 0.01, 0.03})
+	return func(step int) {
+		for range []int{4, 0, 0}[step] {
+			took.Observe(0.002)
+		}
+		if step == 2 {
+			took.Observe(0.011)
+		}
+	}
+}
+
 func TestSeries(t *testing.T) {
 	for _, c := range []struct {
 		name, series, want string
@@ -98,6 +112,18 @@ func TestSeries(t *testing.T) {
 				}
 			}
 		}},
+		{"half are below", "commitP50Milliseconds", "null 3 null 20", commits},
+		{"nearly all are below", "commitP99Milliseconds", "null 4.96 null 29.8", commits},
+		{"above all bounds", "commitP99Milliseconds", "null 40 40 40", func(r *stats.Registry) func(int) {
+			took := r.Histogram("annals_replication_commit_seconds", "Time.", []float64{0.02, 0.04})
+			return func(int) { took.Observe(7) }
+		}},
+		{"the largest", "replicationLagBytes", "7 7 7 7", func(r *stats.Registry) func(int) {
+			for i, node := range []string{"a", "b", "c"} {
+				r.GaugeFunc("annals_raft_peer_lag_bytes", "Lag.", func() float64 { return []float64{3, 7, 0}[i] }, stats.Label{Name: "node", Value: node})
+			}
+			return func(int) {}
+		}},
 		{"count of a histogram", "requestsPerSecond", "null 0.1 0.1 0.1", func(r *stats.Registry) func(int) {
 			took := r.Queue("MainQueue", "", 1).Work("HttpRequest")
 			return func(int) { took.End(took.Begin(0), 1) }
@@ -113,7 +139,7 @@ func TestSeries(t *testing.T) {
 				r := new(stats.Registry)
 				begun := time.Now().UTC().Truncate(history.Step)
 				s := run(t, r, 3, c.set(r)).Last(time.Hour)
-				if got := shown(s, c.series); got != c.want || !s.From.Equal(begun) || len(s.Names) != 20 || len(s.Values) != 20 {
+				if got := shown(s, c.series); got != c.want || !s.From.Equal(begun) || len(s.Names) != 23 || len(s.Values) != 23 {
 					t.Errorf("%s from %s on, of %d, want %s from %s on", got, s.From, len(s.Names), c.want, begun)
 				}
 			})
@@ -147,7 +173,7 @@ func TestSpan(t *testing.T) {
 		})
 	}
 	t.Run("before the first", func(t *testing.T) {
-		if s := history.New(nil, nil).Last(time.Hour); len(s.Names) != 20 || len(s.Values[0]) != 0 {
+		if s := history.New(nil, nil).Last(time.Hour); len(s.Names) != 23 || len(s.Values[0]) != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
