@@ -275,6 +275,30 @@ func TestTryHarder(t *testing.T) {
 	}
 }
 
+// A page shows so much of each event as the caller asks for, never half a character, and how much
+// there is.
+func TestMaxData(t *testing.T) {
+	n := newNode(t)
+	n.put("s", `{"text":"äöü"}`)
+	n.one("/streams/s", octets, "words").is(t, 201)
+	for query, want := range map[string]string{
+		"embed=body&maxData=11":     `"data":"{\"text\":\"ä","streamId":"s","isJson":true,"isMetaData":false,"isLinkMetaData":false,"isRedacted":false,"positionEventNumber":0,"positionStreamId":"s","dataBytes":17,`,
+		"embed=tryharder&maxData=3": `"data":"wor","streamId":"s","isJson":false,"isMetaData":false,"isLinkMetaData":false,"isRedacted":false,"positionEventNumber":1,"positionStreamId":"s","dataBytes":5,`,
+		"embed=body&maxData=0":      `"data":"",`,
+		"embed=rich&maxData=0":      `"positionStreamId":"s","links"`,
+	} {
+		for _, path := range []string{"/streams/s?", "/streams/$all?"} {
+			if a := n.get(path+query, appJSON).is(t, 200); !strings.Contains(a.body, want) {
+				t.Errorf("%s%s: %s", path, query, a.body)
+			}
+		}
+	}
+	for _, bad := range []string{"-1", "x", ""} {
+		n.get("/streams/s?embed=body&maxData="+bad, appJSON).is(t, 400).says(t, "'"+bad+"' is not valid maxData")
+	}
+	check.Equal(t, n.get("/streams/s/0?maxData=1", appJSON).body, `{"text":"äöü"}`, "a single event")
+}
+
 // atomFeed is the Atom feed as a strict reader sees it.
 type atomFeed struct {
 	XMLName xml.Name    `xml:"http://www.w3.org/2005/Atom feed"`

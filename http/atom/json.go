@@ -85,7 +85,14 @@ func (w *Writer) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.Me
 		b = jsontext.Int(b, `,"retryCount":`, int64(m.Retries))
 	}
 	if level >= Rich && e.Link != event.LinkDead {
-		b = w.appendRich(b, e, level)
+		rich := e
+		if w.MaxData >= 0 {
+			rich = cut(e, w.MaxData)
+		}
+		b = w.appendRich(b, rich, level)
+		if w.MaxData >= 0 && level >= Body {
+			b = jsontext.Int(b, `,"dataBytes":`, int64(len(e.Event().Data)))
+		}
 	}
 	if content && e.Link == event.NotLink && shownJSON(e) {
 		b = AppendEventJSON(append(b, `,"content":`...), e)

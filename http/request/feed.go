@@ -2,12 +2,14 @@ package request
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/xmljson"
@@ -25,14 +27,19 @@ var errPageSent = errors.New("the page was sent")
 
 // Write answers with a feed.
 func (x *Request) Write(doc *atom.Feed) error {
-	var err error
+	level := x.EmbedOf()
+	most, err := x.MaxData()
+	if err != nil {
+		return err
+	}
+	x.writer.MaxData = most
 	switch form := x.Media.Form; {
 	case form == media.FormHTML:
 		x.Out = AppendPage(x, x.Out[:0], doc.Stream(), -1)
 	case form.IsJSON(): // The tag is that of one type, also if another is answered.
-		x.Out, err = doc.AppendJSON(x.Out[:0], x.EmbedOf(), media.AtomJSON.ETag)
+		x.Out, err = doc.AppendJSON(x.Out[:0], level, media.AtomJSON.ETag)
 	default:
-		x.Out, err = doc.AppendXML(x.Out[:0], x.EmbedOf())
+		x.Out, err = doc.AppendXML(x.Out[:0], level)
 	}
 	if err == nil && !x.isPartSent {
 		x.SendBody()
@@ -88,7 +95,7 @@ func (p *Parts) End(err error) error {
 
 // Atom returns the writer of feeds and entries.
 func (x *Request) Atom() *atom.Writer {
-	x.writer.Source, x.writer.Origin = (*Parts)(x), x.Origin()
+	x.writer.Source, x.writer.Origin, x.writer.MaxData = (*Parts)(x), x.Origin(), -1
 	return &x.writer
 }
 
@@ -105,6 +112,19 @@ func (x *Request) EmbedOf() atom.Level {
 		return atom.None
 	}
 	return atom.ParseLevel(args.Value(x.R.URL.RawQuery, "embed"))
+}
+
+// MaxData reads how many bytes of data, and of metadata, an entry shows at most; -1: all.
+func (x *Request) MaxData() (int, error) {
+	v, ok := args.Lookup(x.R.URL.RawQuery, "maxData")
+	if !ok {
+		return -1, nil
+	}
+	n, ok := args.Number(v, math.MaxInt64)
+	if !ok {
+		return -1, problem.Bad("'" + v + "' is not valid maxData")
+	}
+	return int(min(n, math.MaxInt32)), nil
 }
 
 // AppendPage appends a page that leads a browser on to the web interface: to an

@@ -74,7 +74,7 @@ func liveArguments(x *request.Request, found *queryRequest) (q liveQuery, err er
 			return q, err
 		}
 	}
-	q.limit, q.maxData, q.level = math.MaxInt64, -1, atom.Body
+	q.limit, q.level = math.MaxInt64, atom.Body
 	// Each step does nothing once one has failed.
 	value := func(name string, read func(v string) bool) {
 		if v, ok := args.Lookup(query, name); ok && err == nil && !read(v) {
@@ -110,7 +110,7 @@ func liveArguments(x *request.Request, found *queryRequest) (q liveQuery, err er
 	if q.leader, err = args.RequireLeader(x.R.Header); err != nil {
 		return q, err
 	}
-	system, maxData := true, int64(-1)
+	system := true
 	filter("from", where(&q.from))
 	filter("to", where(&q.to))
 	value("limit", number(&q.limit, 1))
@@ -156,8 +156,10 @@ func liveArguments(x *request.Request, found *queryRequest) (q liveQuery, err er
 		}
 		return true
 	})
-	value("maxData", number(&maxData, 0))
-	q.noSystem, q.maxData = !system, int(min(maxData, math.MaxInt32))
+	q.noSystem = !system
+	if err == nil {
+		q.maxData, err = x.MaxData()
+	}
 	if err == nil && q.backward && q.to.kind == placeEnd {
 		err = problem.Bad("'end' is not valid to where backward is true")
 	}
