@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,10 @@ type allRequest struct {
 	leader   bool
 	poll     time.Duration
 }
+
+// keyLooked is the header that says how many records a filtered page looked at: with it a client can
+// tell how many it does not show.
+const keyLooked = "Annals-Looked"
 
 // maxFilteredScan bounds the records that one filtered page looks at, so that a
 // filter nothing matches cannot keep a request busy for long.
@@ -125,6 +130,9 @@ func (s *Handlers) serveAll(x *request.Request, backward, filtered bool) error {
 		}
 	}
 	logFreshness(x, &page, &a)
+	if filtered {
+		x.W.Header()[keyLooked] = []string{strconv.Itoa(page.Looked)}
+	}
 	x.OfCaller(page.Events...)
 	doc := x.Atom().All(&page, &a.AllRead, a.filtered)
 	return x.Write(&doc)

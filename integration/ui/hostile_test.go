@@ -86,7 +86,7 @@ func TestLib(t *testing.T) {
 	folder := value[string](p, "document.querySelector('script[type=module]').src.replace('main.js', 'lib/')")
 	check := func(module, expression, want string) {
 		t.Helper()
-		got := value[string](p, fmt.Sprintf("import(%q).then((m) => String(%s))", folder+module, expression))
+		got := value[string](p, fmt.Sprintf("import(%q).then(async (m) => String(await (%s)))", folder+module, expression))
 		if got != want {
 			t.Errorf("%s: %s is %q, not %q", module, expression, got, want)
 		}
@@ -97,8 +97,21 @@ func TestLib(t *testing.T) {
 		{`m.check('{"a":1,}')`, "Line 1, column 8: A name in double quotes was expected here."}, {`m.check('[1,\n 2')`, "Line 2, column 3: The text ends too early."}, {`m.check('01')`, "Line 1, column 2: The text should end here."}, {`m.check('')`, "Line 1, column 1: The text ends too early."},
 		{`m.print(m.parse("[".repeat(100000) + "]".repeat(100000))).length > 0`, "true"}, {`m.pretty("no json")`, "no json"}, {`m.parse('"\\u00e4\\n"').value`, "ä\n"}, {`m.check('"a\nb"') !== ""`, "true"},
 		{`m.parse('"' + "x".repeat(5000000) + '"').value.length`, "5000000"},
+		{`m.short(m.prefix('{"a":1,"b":{"c":[1,{"d":12'))`, "{ a, b }"}, {`m.print(m.prefix('{"a":1,"b":12')).replace(/\s+/g, "")`, `{"a":1}`}, {`m.print(m.prefix('[1,"x')).replace(/\s+/g, "")`, `[1]`}, {`m.prefix("plain")`, "null"},
 	} {
 		check("json.js", c[0], c[1])
+	}
+	for _, c := range [][2]string{
+		{`m.oneLine('{\n "a" : 1, "b":"x ,\\" y" }')`, `{"a": 1, "b": "x ,\" y"}`}, {`m.oneLine("two\nlines, of  text")`, "two lines, of text"},
+		{`JSON.stringify(m.preview('{"a":"<b>"}', "", "<b>").parts)`, `[{"text":"{\"a\": \"","hit":false},{"text":"<b>","hit":true},{"text":"\"}","hit":false}]`},
+		{`m.preview('{"a":"' + "x".repeat(500) + 'needle"}', "", "needle").parts.map((p) => p.text).join("")`, "…" + strings.Repeat("x", 30) + `needle"}`},
+		{`m.preview("{}", '{"by":"me"}', "me").where`, "metadata"}, {`m.preview("{}", "", "me").where`, "further on"}, {`m.preview("\u0000\u0001a").where`, "binary"}, {`m.preview("").where`, "none"},
+		{`m.preview('{"t":"' + "x".repeat(500)).parts[0].text.length`, "121"}, {`m.mark("aXbX", "X").map((p) => p.hit + p.text).join()`, "falsea,trueX,falseb,trueX"},
+		{`m.fields(['{"a":1,"b":{"c":1,"d":[1]}}', '{"b":{"c":3}}', "no JSON", undefined]).map(m.pathText).join()`, "b.c,a,b.d"}, {`m.pathText(["a b", "c"])`, `["a b"].c`},
+		{`import("` + folder + `json.js").then((j) => m.field(j.parse('{"a":{"b":9223372036854775807}}'), ["a", "b"]))`, "9223372036854775807"},
+		{`JSON.stringify(m.readChosen('{"s":[["a"]],"t":[1],"u":"x"}'))`, `{"s":[["a"]]}`}, {`JSON.stringify(m.readChosen("no JSON"))`, "{}"}, {`JSON.stringify(m.choose({a: [["x"]], b: [["y"]]}, "a", [["z"]]))`, `{"b":[["y"]],"a":[["z"]]}`}, {`JSON.stringify(m.choose({a: [["x"]]}, "a", []))`, "{}"},
+	} {
+		check("preview.js", c[0], c[1])
 	}
 	for _, c := range [][2]string{
 		{`m.readTime("2026-11-24 14:05", true, new Date())`, "2026-11-24T14:05:00.000Z"}, {`m.readTime("2026-11-24 14:05", false, new Date())`, "2026-11-24T13:05:00.000Z"}, {`m.readTime("2026-11-24T14:05:00+02:00", true, new Date())`, "2026-11-24T12:05:00.000Z"},

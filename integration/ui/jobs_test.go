@@ -438,7 +438,8 @@ func (p *tab) stays(text string) {
 	}
 }
 
-// TestOwnFirst lists streams of the system after all others.
+// TestOwnFirst hides streams of the system, and lists them after all others when they are asked
+// for.
 func TestOwnFirst(t *testing.T) {
 	n := startNode(t)
 	for _, name := range []string{"#first", "orders-1", "zebra", "$own"} {
@@ -446,6 +447,18 @@ func TestOwnFirst(t *testing.T) {
 	}
 	p := newBrowser(t).open(t, n.URL(), "admin", "#/streams")
 	const names = "[...document.querySelectorAll('main tbody td.name:first-child')].map((c) => c.innerText)"
+	for _, tab := range []string{"Recently changed", "Recently created", "All streams"} {
+		p.click("tab", tab)
+		p.await(tab+" without those of the system", func() error {
+			got := value[[]string](p, names)
+			if slices.Sort(got); !slices.Equal(got, []string{"#first", "orders-1", "zebra"}) {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
+		p.sees("hidden")
+	}
+	p.click("checkbox", "System streams")
 	for _, tab := range []string{"Recently changed", "Recently created", "All streams"} {
 		p.click("tab", tab)
 		p.await(tab, func() error {

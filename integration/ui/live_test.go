@@ -23,7 +23,7 @@ func (p *tab) tails() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, address := range p.pending {
-		if strings.Contains(address, "embed=rich&resolve=") {
+		if strings.Contains(address, "embed=body&maxData=") {
 			n++
 		}
 	}

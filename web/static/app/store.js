@@ -44,10 +44,15 @@ export function remembered(key, initial) {
 	return s;
 }
 
+/** isSystem reports whether a stream or a type is one of the system. @param {string} name */
+export const isSystem = (name) => name.startsWith("$");
+
 /** zone is local or UTC, theme system, light or dark, rows 28 or 36 pixels high. */
 export const zone = remembered("annals.zone", "Local");
 export const theme = remembered("annals.theme", "System");
 export const rows = remembered("annals.rows", "Dense");
+/** system says whether lists show streams and events of the system. */
+export const system = remembered("annals.system", "Hide");
 
 /** info is what /info says: null before the first answer. */
 export const info = new Store(/** @type {any} */ (null));

@@ -18,6 +18,7 @@ export class JSONError extends Error {
 	constructor(what, at) {
 		super(what);
 		this.at = at;
+		/** @type {any[]} */ this.open = []; // what had begun there and not ended, the outermost first
 	}
 }
 
@@ -30,8 +31,9 @@ export function parse(s) {
 		if (m) at = re.lastIndex;
 		return m && m[0];
 	};
+	/** @type {any[]} */ const open = [];
 	const fail = (/** @type {string} */ what) => {
-		throw new JSONError(at >= s.length ? "The text ends too early." : what, at);
+		throw Object.assign(new JSONError(at >= s.length ? "The text ends too early." : what, at), { open });
 	};
 	const string = () => {
 		// A long text in one expression may be too much for the engine: such a one is read by hand.
@@ -45,7 +47,6 @@ export function parse(s) {
 		if (t === null) fail("A string in double quotes was expected here.");
 		return JSON.parse(/** @type {string} */ (t));
 	};
-	/** @type {any[]} */ const open = [];
 	/** @type {any} */ let done = null;
 	const member = () => {
 		token(space);
@@ -95,6 +96,20 @@ export function parse(s) {
 			at++;
 			done = open.pop();
 		}
+	}
+}
+
+/** prefix reads a text that may be cut as far as it goes, without a value that may go on; null: there is nothing. @param {string} s @returns {Node | null} */
+export function prefix(s) {
+	try {
+		return parse(s);
+	} catch (e) {
+		if (!(e instanceof JSONError) || e.open.length === 0) return null;
+		const last = e.open[e.open.length - 1].items;
+		if (e.at >= s.length && last.length > 0 && last[last.length - 1].kind === "number") last.pop();
+		for (let i = e.open.length - 1; i > 0; i--) e.open[i - 1].items.push(e.open[i]);
+		for (const n of e.open) if (n.keys) n.keys.length = Math.min(n.keys.length, n.items.length);
+		return e.open[0];
 	}
 }
 

@@ -4,12 +4,13 @@ import { path, to } from "../lib/address.js";
 import { plural, readTime, time } from "../lib/format.js";
 import { follow } from "../live.js";
 import { Choice, Failure, Field, Page, Tabs } from "../parts/basics.js";
-import { Events, fromEntry } from "../parts/events.js";
+import { Columns, useColumns } from "../parts/columns.js";
+import { enough, Events, fromEntry } from "../parts/events.js";
 import { Find } from "../parts/find.js";
 import { go, patch } from "../router.js";
-import { has, use, zone } from "../store.js";
+import { has, system, use, zone } from "../store.js";
 
-const page = 100;
+const page = 100, own = "search"; // The name under which its columns are remembered.
 /** broken are the ends of a scan that did not come to its end. */
 const broken = { stopped: ", then stopped", shutdown: ", then the node shut down", denied: ", then the right to read was withdrawn", gone: ", then the stream was deleted for ever", failed: ", then it failed" };
 
@@ -33,7 +34,7 @@ export default function Search({ query }) {
 
 /** Look asks for what only the events themselves can tell. */
 function Look({ query }) {
-	const [f, set] = useState(() => ({ text: query.text || "", id: query.id || "", streams: query.streams || "", types: query.types || "", since: query.since || "", until: query.until || "", system: query.system || "1", stream: query.stream || "" }));
+	const [f, set] = useState(() => ({ text: query.text || "", id: query.id || "", streams: query.streams || "", types: query.types || "", since: query.since || "", until: query.until || "", system: query.system || (system.value === "Hide" ? "0" : "1"), stream: query.stream || "" }));
 	const [wrong, setWrong] = useState("");
 	const field = (label, k, more = {}) => html`<${Field} label=${label} value=${f[k]} set=${(v) => set({ ...f, [k]: v })} ...${more} />`;
 	const utc = use(zone) === "UTC";
@@ -41,7 +42,8 @@ function Look({ query }) {
 		e.preventDefault();
 		for (const t of [f.since, f.until]) if (t && readTime(t, utc, new Date()) === null) return setWrong(`${t} is no time such as 2026-11-24 14:05.`);
 		setWrong("");
-		patch({ ...f, system: f.system === "1" ? "" : f.system, run: Number(query.run || 0) + 1 });
+		system.set(f.system === "0" ? "Hide" : "Show");
+		patch({ ...f, run: Number(query.run || 0) + 1 });
 	};
 	return html`<form onSubmit=${submit}>
 		<div class="fields">${field("Text", "text", { hint: "in data or metadata" })}${field("Stream begins with", "streams", { hint: "prefixes with commas, or /regex/" })}${field("Type begins with", "types", { hint: "prefixes with commas, or /regex/" })}
@@ -54,13 +56,15 @@ function Look({ query }) {
 function Scan({ query, utc }) {
 	const [found, add] = useState(/** @type {any[]} */ ([])), [state, tell] = useState(/** @type {any} */ ({ scanned: 0, over: "" })), [after, more] = useState("");
 	const stop = useRef(() => {}), before = useRef(0);
-	const stream = query.stream || "$all";
+	const stream = query.stream || "$all", asksForSystem = [query.types, query.streams].some((t) => /^\/?\^?\\?\$/.test(t || ""));
+	const hides = query.system !== "1" && stream === "$all" && !query.id && !asksForSystem;
+	const [fields, setFields] = useColumns(own);
 	useEffect(() => {
 		let n = 0, last = "";
 		tell((s) => ({ ...s, over: "", error: null }));
 		stop.current = follow(`/streams/${path(stream)}`, {
-			from: query.until ? readTime(query.until, utc, new Date()) : "end", to: query.since ? readTime(query.since, utc, new Date()) : undefined, backward: true, limit: page, embed: "rich", resolve: false,
-			contains: query.text, id: query.id, types: query.types, streams: stream === "$all" ? query.streams : undefined, system: query.system === "0" ? "false" : undefined,
+			from: query.until ? readTime(query.until, utc, new Date()) : "end", to: query.since ? readTime(query.since, utc, new Date()) : undefined, backward: true, limit: page, embed: "body", maxData: 2 * enough, resolve: false,
+			contains: query.text, id: query.id, types: query.types, streams: stream === "$all" ? query.streams : undefined, system: hides ? "false" : undefined,
 		}, {
 			event: (e, id) => (n++, (last = id), add((l) => [...l, fromEntry(e)])),
 			progress: (p) => tell((s) => ({ ...s, scanned: before.current + Number(p.scanned) })),
@@ -73,7 +77,7 @@ function Scan({ query, utc }) {
 		return () => stop.current();
 	}, [after]);
 	return html`<p><span role="status">${plural(found.length, "match", "matches")}; ${looked(state, found, query, utc)}.</span>
-		<span class="row-acts">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${() => more(state.last)}>Look further</button>`}</span></p>
-		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${true} name="Matches" />`;
+		<span class="row-acts">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${() => more(state.last)}>Look further</button>`}${found.length > 0 && html`<${Columns} of=${found} value=${fields} set=${setFields} />`}</span></p>
+		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${true} name="Matches" find=${query.text} fields=${fields} />`;
 }
 

@@ -5,38 +5,41 @@ import { path } from "../lib/address.js";
 import { count, plural, readTime } from "../lib/format.js";
 import { follow } from "../live.js";
 import { Act, Age, Answer, Ask, Check, Choice, Copy, Empty, Failure, Follows, Link, Page } from "../parts/basics.js";
+import { Columns, SystemChoice, useColumns } from "../parts/columns.js";
+import { enough, Events, fromEntry, rowsThatFit, useFeed } from "../parts/events.js";
 import { Icon, icons } from "../parts/icons.js";
-import { Events, fromEntry } from "../parts/events.js";
 import { patch, unmoved } from "../router.js";
-import { rows as height, use, visit, zone } from "../store.js";
+import { isSystem, rows as height, system, use, visit, zone } from "../store.js";
 
 const sizes = [20, 50, 100, 200, 500], kept = 500, drawn = 120; // Of the rows that a live tail keeps so many are drawn, unless all are asked for.
 
 export default function Stream({ stream, query }) {
 	const all = stream === "$all", index = stream.startsWith("$idx-"), byPlace = all || index; // Else by numbers that are dense.
-	const size = sizes.includes(+query.size) ? +query.size : 20;
+	const hides = use(system) === "Hide" && all, fit = useFit(), [fields, setFields] = useColumns(stream);
+	const size = sizes.includes(+query.size) ? +query.size : fit;
 	const resolve = query.links ? query.links === "1" : !all;
 	const live = query.live === "1", types = query.type || "";
 	const head = !query.from && !types && !live;
 	const [shown, show] = useState(/** @type {any} */ (null));
-	const ask = (embed, signal) => get(`/streams/${path(stream)}/${query.from || "head"}/${query.dir === "forward" ? "forward" : "backward"}/${size}?embed=${embed}`,
-		{ accept: atomJSON, headers: { "ES-ResolveLinkTos": String(resolve) }, signal });
-	const q = useAnswer((signal) => ask("rich", signal), [stream, query.from, query.dir, size, resolve, types], { every: head ? 5000 : 0, off: types !== "" });
+	const dir = query.dir === "forward" ? "forward" : "backward", filter = hides ? "&exclude-system-events=true" : "";
+	const where = `/streams/${path(stream)}${hides ? "/filtered" : ""}/${query.from || "head"}/${dir}/${size}`, headers = { "ES-ResolveLinkTos": String(resolve) };
+	const q = useAnswer(useFeed(`${where}?embed=tryharder&maxData=${enough}${filter}`, headers), [stream, query.from, dir, size, resolve, types, hides], { every: head ? 5000 : 0, off: types !== "" });
 	useEffect(() => visit(stream), [stream]);
 	useEffect(() => {
 		if (q.data === undefined) return show(null);
-		const page = { entries: q.data.entries.map(fromEntry), head: q.data.headOfStream, links: q.data.links };
+		const events = q.data.entries.map(fromEntry), entries = hides ? events.filter((e) => !isSystem(e.from)) : events;
+		const page = { entries, head: q.data.headOfStream, links: q.data.links, hidden: hides && q.data.looked - entries.length };
 		// What is new waits behind a button; what is on the page does not move by itself.
 		show((old) => (old && head && old.key === key && newest(old) !== newest(page) && old.entries.length > 0 ? { ...old, waiting: page } : { ...page, key }));
 	}, [q.data]);
-	const key = [stream, query.from, query.dir, size, resolve].join(" ");
+	const key = [stream, query.from, dir, size, resolve, hides].join(" ");
 	const page = shown && shown.key === key ? shown : null;
 
 	const entries = page ? page.entries : [];
 	const top = entries[0], bottom = entries[entries.length - 1];
 	const linked = (relation) => {
 		const l = page && page.links.find((x) => x.relation === relation);
-		const m = l && /\/([0-9A-Fa-f]+|head)\/(backward|forward)\/[0-9]+$/.exec(l.uri);
+		const m = l && /\/([0-9A-Fa-f]+|head)\/(backward|forward)\/[0-9]+(\?|$)/.exec(l.uri);
 		return m ? { from: m[1], dir: m[2] === "forward" ? "forward" : "" } : null;
 	};
 	const older = byPlace ? linked("next") : bottom && BigInt(bottom.at) > 0n && linked("next") ? { from: String(BigInt(bottom.at) - 1n), dir: "" } : null;
@@ -44,7 +47,7 @@ export default function Stream({ stream, query }) {
 	const move = (a) => patch({ from: a.from, dir: a.dir, at: "", live: "" });
 	const oldest = async () => {
 		const here = unmoved();
-		const feed = await get(`/streams/${path(stream)}/${all ? "0".repeat(32) : 0}/forward/${size}?embed=rich`, { accept: atomJSON });
+		const feed = await get(`/streams/${path(stream)}/${all ? "0".repeat(32) : 0}/forward/1?embed=rich`, { accept: atomJSON });
 		const first = feed.entries.map(fromEntry)[0];
 		if (here()) patch(byPlace || !first ? { from: "0".repeat(all ? 32 : 1), dir: "forward", at: "", live: "" } : { from: String(first.at), dir: "", at: "", live: "" });
 	};
@@ -64,19 +67,32 @@ export default function Stream({ stream, query }) {
 		<div class="bar">
 			${!index && html`<${Check} label="Resolve links" value=${resolve} set=${(v) => patch({ links: v === !all ? "" : v ? "1" : "0" })} />`}
 			<${TypeFilter} value=${types} />
-			<${Choice} label="Page size" value=${size} of=${sizes} set=${(v) => patch({ size: v === "20" ? "" : v })} />
+			<${Choice} label="Page size" value=${query.size || ""} of=${[["", "as the window"], ...sizes]} set=${(size) => patch({ size })} />
 			<${Choice} label="Rows" value=${use(height)} of=${["Dense", "Roomy"]} set=${(v) => height.set(v)} />
-			${page && entries.length > 0 && !live && !types && html`<button onClick=${() => save(stream, () => ask("body"))}>Save page as NDJSON</button>`}
-			<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", `/streams/${path(stream)}/${query.from || "head"}/backward/${size}?embed=body`, { accept: atomJSON })} />
+			${page && entries.length > 0 && !live && !types && html`<${Columns} of=${entries} value=${fields} set=${setFields} /><button onClick=${() => save(stream, () => get(`${where}?embed=body${filter}`, { accept: atomJSON, headers }))}>Save page as NDJSON</button>`}
+			${all && !types && html`<${SystemChoice} label="System events" noun="event of the system" many="events of the system" hidden=${live ? undefined : page ? Math.max(0, page.hidden) : undefined} />`}
+			<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", `${where}?embed=body${filter}`, { accept: atomJSON })} />
 			<${Age} of=${q} />
 		</div>
-		${live ? html`<${Live} key=${stream + types + resolve} stream=${stream} all=${all} types=${types} resolve=${resolve} />`
-		: types ? html`<${Filtered} key=${stream + types} stream=${stream} all=${all} types=${types} resolve=${resolve} size=${size} />`
+		${live ? html`<${Live} key=${stream + types + resolve + hides} stream=${stream} all=${all} types=${types} resolve=${resolve} fields=${fields} hides=${hides} />`
+		: types ? html`<${Filtered} key=${stream + types} stream=${stream} all=${all} types=${types} resolve=${resolve} size=${size} fields=${fields} />`
 		: gone ? html`<div class="box"><p>${gone}</p><p class="muted">${q.error.message}</p></div>${q.error.status === 404 && html`<${Empty} text="An append makes it:" command=${append(stream)} />`}`
 		: html`<${Answer} of=${page || q.error ? q : { ...q, data: undefined }}>${() => html`
 			${page.waiting && html`<p><button class="primary" onClick=${() => show({ ...page.waiting, key })}>${plural(byPlace ? fresh(page) : BigInt(newest(page.waiting)) - BigInt(newest(page)), "new event")}</button></p>`}
-			${entries.length === 0 ? html`<${Empty} text=${query.from ? "No event is to be seen here. Newest leads to those that are." : "No event is to be seen: all are hidden by the limits of the stream, or there are none."} />` : html`<${Events} of=${entries} all=${all} marked=${query.at} place=${index ? "Position" : "Number"} />`}`}<//>`}
+			${entries.length === 0 ? html`<${Empty} text=${hides && older ? "All events here are of the system. Older leads further back." : query.from ? "No event is to be seen here. Newest leads to those that are." : "No event is to be seen: all are hidden by the limits of the stream, or there are none."} />` : html`<${Events} of=${entries} all=${all} marked=${query.at} place=${index ? "Position" : "Number"} fields=${fields} />`}`}<//>`}
 	<//>`;
+}
+
+/** useFit are the rows that fit into the window. */
+function useFit() {
+	const [fit, set] = useState(rowsThatFit);
+	useEffect(() => {
+		let timer = 0;
+		const later = () => (clearTimeout(timer), (timer = setTimeout(() => set(rowsThatFit()), 300)));
+		addEventListener("resize", later);
+		return () => (clearTimeout(timer), removeEventListener("resize", later));
+	}, []);
+	return fit;
 }
 
 const newest = (page) => (page.entries[0] ? String(page.entries[0].at) + (page.entries[0].position || "") : "-1");
@@ -129,13 +145,13 @@ function TypeFilter({ value }) {
 }
 
 /** Filtered asks the node for the events of a type, newest first, and says how far it looked. */
-function Filtered({ stream, all, types, resolve, size }) {
+function Filtered({ stream, all, types, resolve, size, fields }) {
 	const [found, set] = useState(/** @type {any[]} */ ([])), [state, tell] = useState({ scanned: 0, over: "", error: null }), [after, more] = useState("");
 	const stop = useRef(() => {});
 	useEffect(() => {
 		let last = after, n = 0;
 		tell((s) => ({ ...s, over: "", error: null }));
-		stop.current = follow(`/streams/${path(stream)}`, { from: "end", backward: true, types, limit: size, embed: "rich", resolve }, {
+		stop.current = follow(`/streams/${path(stream)}`, { from: "end", backward: true, types, limit: size, embed: "body", maxData: enough, resolve }, {
 			event: (e, id) => (n++, (last = id), set((l) => [...l, fromEntry(e)])),
 			progress: (p) => tell((s) => ({ ...s, scanned: p.scanned })),
 			end: (why) => tell((s) => ({ ...s, over: n >= size ? "limit" : why, last })),
@@ -146,11 +162,11 @@ function Filtered({ stream, all, types, resolve, size }) {
 	return html`<p role="status">${plural(found.length, "event")} of this type; looked at ${count(state.scanned)} more. ${state.over === "limit" ? "" : state.over === "stopped" ? "Stopped." : state.over ? "That is all." : "Looking…"}
 		${!state.over && html` <button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>`}
 		${state.over === "limit" && found.length > 0 && html` <button onClick=${() => more(/** @type {any} */ (state).last)}>Look further</button>`}</p>
-		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${all} />`;
+		${state.error && html`<${Failure} error=${state.error} />`}${found.length === 0 ? state.over && html`<${Empty} text="No event is of this type." />` : html`<${Events} of=${found} all=${all} fields=${fields} />`}`;
 }
 
 /** Live is what arrives, newest on top. Drawn ten times a second at most. While the tab is hidden it rests, and misses nothing. */
-function Live({ stream, all, types, resolve }) {
+function Live({ stream, all, types, resolve, fields, hides }) {
 	const [rows, set] = useState(/** @type {any[]} */ ([])), [state, tell] = useState({ name: "connecting", total: 0, error: null }), [whole, showAll] = useState(false);
 	useEffect(() => {
 		let buffer = /** @type {any[]} */ ([]), total = 0, dirty = false, name = "connecting", error = null;
@@ -160,7 +176,7 @@ function Live({ stream, all, types, resolve }) {
 			set(buffer.slice(0, kept));
 			tell({ name, total, error });
 		}, 100);
-		const stop = follow(`/streams/${path(stream)}`, { from: "end", embed: "rich", resolve, types }, {
+		const stop = follow(`/streams/${path(stream)}`, { from: "end", embed: "body", maxData: enough, resolve, types, system: hides ? "false" : undefined }, {
 			event: (e) => {
 				total++;
 				buffer.unshift(fromEntry(e));
@@ -176,7 +192,7 @@ function Live({ stream, all, types, resolve }) {
 	const shown = whole ? rows : rows.slice(0, drawn);
 	const text = { connecting: "Connecting", connected: "Reading", live: "Live", behind: "Behind, reading the log", broken: "The connection broke; trying again", deleted: "The stream was deleted; waiting for its next event", gone: "The stream was deleted for ever", denied: "The right to read was withdrawn", shutdown: "The node shuts down", paused: "Paused", failed: "Failed" };
 	return html`<p><span class=${"state " + (state.name === "live" ? "good" : "idle")}>${text[state.name] || state.name}</span> <span class="muted">${plural(state.total, "event")} since it began${state.total > shown.length ? `, the newest ${shown.length} are shown` : ""}</span> ${rows.length > drawn && html`<button onClick=${() => showAll(!whole)}>Show ${whole ? drawn : kept}</button>`}</p>
-		${state.error && html`<${Failure} error=${state.error} />`}<div aria-live="off"><${Events} of=${shown} all=${all} /></div>`;
+		${state.error && html`<${Failure} error=${state.error} />`}<div aria-live="off"><${Events} of=${shown} all=${all} fields=${fields} /></div>`;
 }
 
 /** Delete deletes a stream softly, unless For ever is chosen. */

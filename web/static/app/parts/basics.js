@@ -52,7 +52,8 @@ export function Link({ to: parts, query, children, ...rest }) {
 }
 
 export const StreamLink = ({ name, ...rest }) => html`<${Link} to=${["streams", name]} class="mono" ...${rest}>${name}<//>`;
-export const EventLink = ({ stream, number, ...rest }) => html`<${Link} to=${["streams", stream, number]} class="mono" ...${rest}>${`${number}@${stream}`}<//>`;
+/** EventLink leads to an event; a bare one shows the number alone. */
+export const EventLink = ({ stream, number, bare = false, ...rest }) => html`<${Link} to=${["streams", stream, number]} class="mono" aria-label=${bare ? `${number}@${stream}` : undefined} ...${rest}>${bare ? String(number) : `${number}@${stream}`}<//>`;
 
 /** toasts are what was said at the edge of the window: for three seconds, failures until they are closed. */
 const toasts = new Store(/** @type {{text: string, bad: boolean}[]} */ ([]));

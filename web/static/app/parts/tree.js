@@ -2,12 +2,10 @@
 // A JSON value as a tree that can be folded, searched and walked with the keyboard.
 import { html, useMemo, useRef, useState } from "../../vendor/preact.js";
 import { JSONError, parse, print, short } from "../lib/json.js";
+import { pathText } from "../lib/preview.js";
 import { Copy } from "./basics.js";
 
 const step = 100; // children shown at first, and more each time
-
-/** pathOf writes the way to a node as JavaScript would. @param {(string | number)[]} path */
-const pathOf = (path) => path.map((p) => (typeof p === "number" ? `[${p}]` : /^[A-Za-z_$][\w$]*$/.test(p) ? "." + p : `[${JSON.stringify(p)}]`)).join("").replace(/^\./, "") || "$";
 
 /** Payload shows a text: as a tree where it is JSON, else as it is. */
 export function Payload({ name, text, bytes }) {
@@ -81,7 +79,7 @@ function collect(rows, n, label, path, id, level, view) {
 		const branch = it.n.items !== undefined && it.n.items.length > 0;
 		const found = view.hits && view.hits.open.has(it.n);
 		const open = branch && (view.folds[it.id] ?? (found || it.level < 2)) && rows.length < 2000;
-		rows.push({ id: it.id, parent: it.parent, level: it.level, branch, open, label: it.label, path: pathOf(it.path), hit: view.hits && view.hits.at.has(it.n),
+		rows.push({ id: it.id, parent: it.parent, level: it.level, branch, open, label: it.label, path: pathText(it.path), hit: view.hits && view.hits.at.has(it.n),
 			cls: "v-" + it.n.kind, text: open ? (it.n.kind === "object" ? "{" : "[") + (it.n.kind === "object" ? " }" : " ]") : clip(short(it.n)) });
 		if (!open) continue;
 		const most = view.more[it.id] || step, count = Math.min(most, it.n.items.length);

@@ -1,0 +1,89 @@
+package ui_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// TestLists shows what is in events before they are opened: the beginning of their data, the fields
+// that were chosen, and what was looked for.
+func TestLists(t *testing.T) {
+	n := startNode(t)
+	for i := range 45 {
+		appendTo(t, n, "orders-1", "OrderPlaced", fmt.Sprintf(`{"total":9223372036854775%03d,"by":{"name":"Jane <%d>"},"text":%q}`, i, i, strings.Repeat("x", 5000)))
+	}
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/streams/orders-1")
+	p.sees(`{"total": 9223372036854775044, "by": {"name": "Jane <44>"}, "text": "xxx`)
+	p.click("button", "Columns")
+	p.click("checkbox", "by.name")
+	p.find("columnheader", "by.name")
+	p.find("cell", "Jane <44>")
+	p.clean()
+	run(p, chromedp.Reload())
+	p.find("cell", "Jane <44>")
+	if kept := value[string](p, "localStorage.getItem('annals.columns')"); kept != `{"orders-1":[["by","name"]]}` {
+		t.Errorf("it remembers %s", kept)
+	}
+	p.goTo("#/streams/orders-1?live=1")
+	p.sees("Live 0 events")
+	appendTo(t, n, "orders-1", "OrderPlaced", `{"by":{"name":"Live"}}`)
+	p.find("cell", "Live")
+
+	rows := func(height int64) int {
+		send(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: height, DeviceScaleFactor: 1})
+		run(p, chromedp.Reload())
+		p.h1("orders-1")
+		return value[int](p, "document.querySelectorAll('main tbody tr').length")
+	}
+	p.goTo("#/streams/orders-1")
+	if low, high := rows(640), rows(1280); low < 10 || high < low+15 || high > 40 {
+		t.Errorf("%d rows fit into a low window, %d into a high one", low, high)
+	}
+
+	// The time as it is now, and exactly, in the zone of choice.
+	const exact = `document.querySelector("main time").title`
+	p.sees("s ago")
+	if got := value[string](p, exact); strings.HasSuffix(got, "UTC") {
+		t.Errorf("the local time is %s", got)
+	}
+	p.click("button", "Time zone")
+	p.await("the exact time", func() error {
+		if got := value[string](p, exact); !strings.HasSuffix(got, "UTC") {
+			return fmt.Errorf("it is %s", got)
+		}
+		return nil
+	})
+
+	// What was looked for is marked, also where it is markup or far from the beginning.
+	p.goTo("#/search?run=1&text=" + "%3C7%3E")
+	p.sees("1 match;")
+	if got := value[string](p, "[...document.querySelectorAll('mark')].map((m) => m.innerText).join()"); got != "<7>" {
+		t.Errorf("marked are %q", got)
+	}
+
+	// Events of the system are there when they are asked for, then and later.
+	p.goTo("#/streams/%24all")
+	p.find("link", "44@orders-1")
+	const system = `document.querySelectorAll("main table a[href*='streams/%24']").length`
+	p.sees("of the system are hidden")
+	if got := value[int](p, system); got != 0 {
+		t.Errorf("%d links lead to the system", got)
+	}
+	p.click("checkbox", "System events")
+	p.await("events of the system", func() error {
+		if value[int](p, system) == 0 {
+			return fmt.Errorf("there are none")
+		}
+		return nil
+	})
+	run(p, chromedp.Reload())
+	p.h1("$all")
+	if value[int](p, system) == 0 {
+		t.Error("the choice is forgotten")
+	}
+	p.clean()
+}
