@@ -3,10 +3,13 @@
 package args
 
 import (
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/annalsdb/annals/http/problem"
 )
 
 // Int reads an integer of a query; it is not ok when it is there and none,
@@ -59,6 +62,19 @@ func Lookup(raw, name string) (value string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// MaxData reads how many bytes of data, and of metadata, an entry shows at most; -1: all.
+func MaxData(raw string) (int, error) {
+	v, ok := Lookup(raw, "maxData")
+	if !ok {
+		return -1, nil
+	}
+	n, ok := Number(v, math.MaxInt64)
+	if !ok {
+		return -1, problem.Bad("'" + v + "' is not valid maxData")
+	}
+	return int(min(n, math.MaxInt32)), nil
 }
 
 // Unescape decodes a value of a query; broken escapes stay as they are.

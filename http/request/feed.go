@@ -2,14 +2,12 @@ package request
 
 import (
 	"errors"
-	"math"
 	"net/http"
 	"strconv"
 
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/media"
-	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/xmljson"
@@ -28,7 +26,7 @@ var errPageSent = errors.New("the page was sent")
 // Write answers with a feed.
 func (x *Request) Write(doc *atom.Feed) error {
 	level := x.EmbedOf()
-	most, err := x.MaxData()
+	most, err := args.MaxData(x.R.URL.RawQuery)
 	if err != nil {
 		return err
 	}
@@ -112,19 +110,6 @@ func (x *Request) EmbedOf() atom.Level {
 		return atom.None
 	}
 	return atom.ParseLevel(args.Value(x.R.URL.RawQuery, "embed"))
-}
-
-// MaxData reads how many bytes of data, and of metadata, an entry shows at most; -1: all.
-func (x *Request) MaxData() (int, error) {
-	v, ok := args.Lookup(x.R.URL.RawQuery, "maxData")
-	if !ok {
-		return -1, nil
-	}
-	n, ok := args.Number(v, math.MaxInt64)
-	if !ok {
-		return -1, problem.Bad("'" + v + "' is not valid maxData")
-	}
-	return int(min(n, math.MaxInt32)), nil
 }
 
 // AppendPage appends a page that leads a browser on to the web interface: to an

@@ -29,8 +29,8 @@ type allRequest struct {
 	poll     time.Duration
 }
 
-// keyLooked is the header that says how many records a filtered page looked at: with it a client can
-// tell how many it does not show.
+// keyLooked is the header that says how many records a filtered page looked at: with it a client
+// can tell how many the page does not show.
 const keyLooked = "Annals-Looked"
 
 // maxFilteredScan bounds the records that one filtered page looks at, so that a

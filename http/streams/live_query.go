@@ -158,7 +158,7 @@ func liveArguments(x *request.Request, found *queryRequest) (q liveQuery, err er
 	})
 	q.noSystem = !system
 	if err == nil {
-		q.maxData, err = x.MaxData()
+		q.maxData, err = args.MaxData(query)
 	}
 	if err == nil && q.backward && q.to.kind == placeEnd {
 		err = problem.Bad("'end' is not valid to where backward is true")
