@@ -37,8 +37,8 @@ type Writer struct {
 	// Index is the index stream whose events are shown, in which their numbers are their positions;
 	// empty: there is none.
 	Index string
-	// MaxData bounds the data and the metadata that an entry shows of an event, in bytes. Entries then
-	// tell how long the data is, in the levels that show any. Below 0 both are whole.
+	// MaxData bounds the data and the metadata that an entry shows of an event, in bytes. Entries
+	// then tell how long the data is, in the levels that show any. Below 0 both are whole.
 	MaxData int
 
 	root []byte // address of the feed, which all its links begin with

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { path, to } from "../lib/address.js";
 import { plural, readTime, time } from "../lib/format.js";
 import { follow } from "../live.js";
-import { Choice, Failure, Field, Page, Tabs } from "../parts/basics.js";
+import { Check, Failure, Field, Page, Tabs } from "../parts/basics.js";
 import { Columns, useColumns } from "../parts/columns.js";
 import { enough, Events, fromEntry } from "../parts/events.js";
 import { Find } from "../parts/find.js";
@@ -48,7 +48,7 @@ function Look({ query }) {
 	return html`<form onSubmit=${submit}>
 		<div class="fields">${field("Text", "text", { hint: "in data or metadata" })}${field("Stream begins with", "streams", { hint: "prefixes with commas, or /regex/" })}${field("Type begins with", "types", { hint: "prefixes with commas, or /regex/" })}
 		${field("Event id", "id")}${field("Not before", "since", { hint: utc ? "UTC" : "local time" })}${field("Not after", "until")}${field("In one stream", "stream", { hint: "empty: in all" })}</div>
-		<div class="bar"><button class="primary">Search</button><${Choice} label="System events" value=${f.system} of=${[["1", "with"], ["0", "without"]]} set=${(v) => set({ ...f, system: v })} />${wrong && html`<span role="alert" class="badtext">${wrong}</span>`}</div></form>
+		<div class="bar"><button class="primary">Search</button><${Check} label="System events" value=${f.system === "1"} set=${(v) => set({ ...f, system: v ? "1" : "0" })} />${wrong && html`<span role="alert" class="badtext">${wrong}</span>`}</div></form>
 		${query.run && html`<${Scan} key=${JSON.stringify(query)} query=${query} utc=${utc} />`}`;
 }
 
@@ -76,8 +76,8 @@ function Scan({ query, utc }) {
 		}, { once: true, after });
 		return () => stop.current();
 	}, [after]);
-	return html`<p><span role="status">${plural(found.length, "match", "matches")}; ${looked(state, found, query, utc)}.</span>
-		<span class="row-acts">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${() => more(state.last)}>Look further</button>`}${found.length > 0 && html`<${Columns} of=${found} value=${fields} set=${setFields} />`}</span></p>
+	return html`<div class="bar"><span role="status">${plural(found.length, "match", "matches")}; ${looked(state, found, query, utc)}.</span>
+		<span class="row-acts push">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${() => more(state.last)}>Look further</button>`}${found.length > 0 && html`<${Columns} of=${found} value=${fields} set=${setFields} />`}</span></div>
 		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${true} name="Matches" find=${query.text} fields=${fields} />`;
 }
 

@@ -5,7 +5,7 @@ import { path } from "../lib/address.js";
 import { count, plural, readTime } from "../lib/format.js";
 import { follow } from "../live.js";
 import { Act, Age, Answer, Ask, Check, Choice, Copy, Empty, Failure, Follows, Link, Page } from "../parts/basics.js";
-import { Columns, SystemChoice, useColumns } from "../parts/columns.js";
+import { Columns, Drop, SystemChoice, useColumns } from "../parts/columns.js";
 import { enough, Events, fromEntry, rowsThatFit, useFeed } from "../parts/events.js";
 import { Icon, icons } from "../parts/icons.js";
 import { patch, unmoved } from "../router.js";
@@ -54,25 +54,20 @@ export default function Stream({ stream, query }) {
 	const gone = q.error && (q.error.status === 410 ? "Stream deleted." : q.error.status === 404 ? "Stream not found." : "");
 
 	const actions = !index && html`${!all && html`<${Delete} stream=${stream} onDone=${q.again} /><${Link} to=${["streams", stream, "metadata"]}><${Icon} of=${icons.Shield} />Access and limits<//>`}<${Link} to=${["streams", stream, "append"]} class="primary"><${Icon} of=${icons.Plus} />Append event<//>`;
-	return html`<${Page} title=${stream} actions=${actions}>
+	return html`<${Page} title=${stream} what=${all ? "Every event of the database, in the order of the log." : index ? "Found in the index: nothing is stored here." : ""} lead=${html`<${Age} of=${q} />`} actions=${actions}>
 		<${Follows} />
 		<div class="bar">
-			<button data-key="newest" disabled=${head && page !== null && !page.waiting} onClick=${() => patch({ from: "", dir: "", at: "", live: "" })}>Newest</button>
-			<button data-key="newer" disabled=${!newer} onClick=${() => newer && move(newer)}>Newer</button>
-			<button data-key="older" disabled=${!older} onClick=${() => older && move(older)}>Older</button>
-			<${Act} label="Oldest" data-key="oldest" disabled=${!older} act=${oldest} />
-			<button data-key="live" aria-pressed=${live ? "true" : "false"} onClick=${() => patch({ live: live ? "" : 1, from: "", dir: "", at: "" })}>Live</button>
-			<${GoTo} stream=${stream} all=${all} />
+			<span class="joined"><button data-key="newest" disabled=${head && page !== null && !page.waiting} onClick=${() => patch({ from: "", dir: "", at: "", live: "" })}><${Icon} of=${icons.ArrowUpToLine} />Newest</button><button data-key="newer" disabled=${!newer} onClick=${() => newer && move(newer)}><${Icon} of=${icons.ArrowUp} />Newer</button><button data-key="older" disabled=${!older} onClick=${() => older && move(older)}><${Icon} of=${icons.ArrowDown} />Older</button><${Act} label="Oldest" icon=${icons.ArrowDownToLine} data-key="oldest" disabled=${!older} act=${oldest} /></span>
+			<button data-key="live" aria-pressed=${live ? "true" : "false"} onClick=${() => patch({ live: live ? "" : 1, from: "", dir: "", at: "" })}><${Icon} of=${icons.Radio} />Live</button>
+			<${GoTo} stream=${stream} all=${all} /><${TypeFilter} value=${types} />
 		</div>
 		<div class="bar">
 			${!index && html`<${Check} label="Resolve links" value=${resolve} set=${(v) => patch({ links: v === !all ? "" : v ? "1" : "0" })} />`}
-			<${TypeFilter} value=${types} />
-			<${Choice} label="Page size" value=${query.size || ""} of=${[["", "as the window"], ...sizes]} set=${(size) => patch({ size })} />
-			<${Choice} label="Rows" value=${use(height)} of=${["Dense", "Roomy"]} set=${(v) => height.set(v)} />
-			${page && entries.length > 0 && !live && !types && html`<${Columns} of=${entries} value=${fields} set=${setFields} /><button onClick=${() => save(stream, () => get(`${where}?embed=body${filter}`, { accept: atomJSON, headers }))}>Save page as NDJSON</button>`}
 			${all && !types && html`<${SystemChoice} label="System events" noun="event of the system" many="events of the system" hidden=${live ? undefined : page ? Math.max(0, page.hidden) : undefined} />`}
-			<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", `${where}?embed=body${filter}`, { accept: atomJSON })} />
-			<${Age} of=${q} />
+			<span class="row-acts push"><${Columns} of=${page ? entries : []} value=${fields} set=${setFields} />
+			<${Drop} label="View" name="View" icon=${icons.SlidersHorizontal}><${Choice} label="Page size" value=${query.size || ""} of=${[["", "as the window"], ...sizes]} set=${(size) => patch({ size })} /><${Choice} label="Rows" value=${use(height)} of=${["Dense", "Roomy"]} set=${(v) => height.set(v)} />
+				<button disabled=${entries.length === 0 || live || types !== ""} onClick=${() => save(stream, () => get(`${where}?embed=body${filter}`, { accept: atomJSON, headers }))}><${Icon} of=${icons.Download} />Save page as NDJSON</button><//>
+			<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", `${where}?embed=body${filter}`, { accept: atomJSON })} /></span>
 		</div>
 		${live ? html`<${Live} key=${stream + types + resolve + hides} stream=${stream} all=${all} types=${types} resolve=${resolve} fields=${fields} hides=${hides} />`
 		: types ? html`<${Filtered} key=${stream + types} stream=${stream} all=${all} types=${types} resolve=${resolve} size=${size} fields=${fields} />`

@@ -36,7 +36,7 @@ function Changed() {
 	if (q.error && q.error.status === 401 && q.data === undefined) return html`<${Visited} />`;
 	return html`<div class="bar"><${SystemChoice} label="System streams" noun="event of the system" many="events of the system" hidden=${q.data && q.data.hidden} /><${Age} of=${q} /></div><${Answer} of=${q}>${({ list }) => list.length === 0
 		? html`<${Empty} text="There are no streams yet. An append makes one:" command=${`curl -i -d '{"total":12}' -H 'Content-Type: application/json' -H 'ES-EventType: OrderPlaced' ${new URL("streams/orders-1", root)}`} />`
-		: html`<${Table} name="Streams" cls="events" heads=${["Stream", "#Newest event", "Type", "Time", "Data"]}>${list.map((e) => html`<tr key=${e.from}><td class="name"><${StreamLink} name=${e.from} title=${e.from} /></td><td class="num" data-label="Newest event">${String(e.at)}</td><td class="name" data-label="Type" title=${e.type}>${e.type}</td><td data-label="Time"><${When} at=${e.time} /></td><${Shown} e=${e} /></tr>`)}<//>`}<//>`;
+		: html`<${Table} name="Streams" cls="events" heads=${["Stream", "#Newest event", "Type", "Time", "Data"]}>${list.map((e) => html`<tr key=${e.from}><td class="name"><${StreamLink} name=${e.from} title=${e.from} /></td><td class="num">${String(e.at)}</td><td class="name" title=${e.type}>${e.type}</td><td><${When} at=${e.time} /></td><${Shown} e=${e} /></tr>`)}<//>`}<//>`;
 }
 
 function Visited() {

@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { choose, fields, pathText, readChosen } from "../lib/preview.js";
 import { plural } from "../lib/format.js";
+import { Icon, icons } from "./icons.js";
 import { remembered, system, use } from "../store.js";
 
 const kept = remembered("annals.columns", "{}");
@@ -17,13 +18,13 @@ export function useColumns(stream) {
 export function Columns({ of, value, set }) {
 	const found = fields(of.map((e) => e.data)), same = (a) => (b) => pathText(a) === pathText(b);
 	const all = [...value.filter((p) => !found.some(same(p))), ...found];
-	return html`<${Drop} label=${value.length > 0 ? `Columns (${value.length})` : "Columns"} name="Columns">${all.length === 0 ? html`<p class="muted">The data of these events has no fields.</p>`
+	return html`<${Drop} icon=${icons.Table2} label=${value.length > 0 ? `Columns (${value.length})` : "Columns"} name="Columns">${all.length === 0 ? html`<p class="muted">The data of these events has no fields.</p>`
 		: html`<fieldset><legend>Fields as columns</legend>${all.map((p) => html`<label class="check mono" key=${pathText(p)}><input type="checkbox" checked=${value.some(same(p))} disabled=${value.length >= 12 && !value.some(same(p))}
 			onChange=${(e) => set(e.target.checked ? [...value, p] : value.filter((x) => !same(p)(x)))} />${pathText(p)}</label>`)}</fieldset>`}<//>`;
 }
 
 /** Drop is a button with a panel below, which stays while one acts in it. */
-export function Drop({ label, name, children }) {
+export function Drop({ label, name, icon, children }) {
 	const [open, set] = useState(false), box = useRef(/** @type {any} */ (null));
 	useEffect(() => {
 		if (!open) return;
@@ -32,7 +33,7 @@ export function Drop({ label, name, children }) {
 		return () => document.removeEventListener("click", away);
 	}, [open]);
 	const keys = (e) => open && e.key === "Escape" && (set(false), box.current.querySelector("button").focus());
-	return html`<div class="menu" ref=${box} onKeyDown=${keys}><button type="button" aria-expanded=${String(open)} aria-label=${name} onClick=${() => set(!open)}>${label}</button>${open && html`<div class="drop" role="group" aria-label=${name}>${children}</div>`}</div>`;
+	return html`<div class="menu" ref=${box} onKeyDown=${keys}><button type="button" aria-expanded=${String(open)} aria-label=${name} onClick=${() => set(!open)}><${Icon} of=${icon} />${label}</button>${open && html`<div class=${"drop" + (box.current.getBoundingClientRect().left > innerWidth / 2 ? " end" : "")} role="group" aria-label=${name}>${children}</div>`}</div>`;
 }
 
 /** SystemChoice shows or hides what belongs to the system, and says how much is hidden. @param {{label: string, noun: string, many: string, hidden: number | undefined, more?: boolean}} p */

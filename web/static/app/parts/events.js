@@ -8,6 +8,7 @@ import { prefix, read } from "../lib/json.js";
 import { field, pathText, preview } from "../lib/preview.js";
 import { rows as height, use } from "../store.js";
 import { Answer, Copy, EventLink, Link, Table } from "./basics.js";
+import { Icon, icons } from "./icons.js";
 import { Payload } from "./tree.js";
 import { When } from "./when.js";
 
@@ -56,7 +57,7 @@ export async function loadEvent(stream, number, resolve = true, signal) {
 export const commandOf = (stream, number) => command("GET", addressOf(stream, number), { accept: atomJSON });
 
 /** rowsThatFit are so many rows of events as the window has room for below a heading and its bars. */
-export const rowsThatFit = () => Math.max(10, Math.min(100, Math.floor((innerHeight - 320) / (height.value === "Roomy" ? 36 : 28))));
+export const rowsThatFit = () => Math.max(10, Math.min(100, Math.floor((innerHeight - 350) / (height.value === "Roomy" ? 36 : 28))));
 
 /**
  * Events are a table of events. In $all a row is named by its event, in a stream by its number there. fields are shown as
@@ -76,10 +77,10 @@ export function Events({ of, all = false, marked, name = "Events", place = "Numb
 	return html`<${Table} name=${name} cls=${"events " + roomy} heads=${heads}>${of.map((e) => {
 		const key = `${e.at}@${e.from}`, shown = open.has(key), label = all ? key : String(e.at);
 		return html`<tr key=${key} class=${String(e.at) === marked ? "marked" : ""}>
-			<td class="place" data-label=${place}><button type="button" class="plain" aria-expanded=${String(shown)} aria-label=${`Open ${label}`} onClick=${() => toggle(key)}><span aria-hidden="true">${shown ? "▾" : "▸"}</span></button>${apart ? html`<span class="mono">${String(e.at)}</span>` : html`<${EventLink} stream=${e.stream} number=${e.number} bare=${!all} />`}</td>
-			<td class="name" data-label="Type" title=${e.type}>${e.type}${e.link ? html` <span class="muted small">by link</span>` : ""}${e.redacted ? html` <span class="state warn">redacted</span>` : ""}</td>
-			<td data-label="Time"><${When} at=${e.time} /></td><${Shown} e=${e} fields=${fields} find=${find} />
-			${apart && html`<td class="name" data-label="Event"><${EventLink} stream=${e.stream} number=${e.number} /></td>`}${all && html`<td><${Link} to=${["streams", e.from]} class="small">Stream<//></td>`}</tr>
+			<td class="place"><button type="button" class="plain" aria-expanded=${String(shown)} aria-label=${`Open ${label}`} onClick=${() => toggle(key)}><${Icon} of=${shown ? icons.ChevronDown : icons.ChevronRight} /></button>${apart ? html`<span class="mono">${String(e.at)}</span>` : html`<${EventLink} stream=${e.stream} number=${e.number} bare=${!all} />`}</td>
+			<td class="name" title=${e.type}>${e.type}${e.link ? html` <span class="muted small">by link</span>` : ""}${e.redacted ? html` <span class="state warn">redacted</span>` : ""}</td>
+			<td><${When} at=${e.time} /></td><${Shown} e=${e} fields=${fields} find=${find} />
+			${apart && html`<td class="name"><${EventLink} stream=${e.stream} number=${e.number} /></td>`}${all && html`<td><${Link} to=${["streams", e.from]} class="small">Stream<//></td>`}</tr>
 			${shown && html`<tr key=${key + " open"} class="detail"><td colspan=${heads.length}><${Opened} e=${e} /></td></tr>`}`;
 	})}<//>`;
 }
@@ -89,8 +90,8 @@ export function Shown({ e, fields = [], find = "" }) {
 	const root = useMemo(() => (fields.length > 0 && e.data ? prefix(e.data) : null), [e.data, fields.length > 0]);
 	const p = useMemo(() => preview(e.data, e.metadata, find, e.bytes), [e, find]);
 	const note = { metadata: "in the metadata: ", binary: e.bytes === undefined ? "no text" : `${bytes(e.bytes)} that are no JSON`, none: "–", "further on": "the match is further on: " }[p.where];
-	return html`${fields.map((path) => html`<td class="mono small" data-label=${pathText(path)} key=${pathText(path)}>${field(root, path)}</td>`)}
-		<td class="preview mono small" data-label="Data">${note && html`<span class="muted">${note}</span>`}${p.parts.map((x) => (x.hit ? html`<mark>${x.text}</mark>` : x.text))}</td>`;
+	return html`${fields.map((path) => html`<td class="own mono small" key=${pathText(path)}>${field(root, path)}</td>`)}
+		<td class="preview mono small">${note && html`<span class="muted">${note}</span>`}${p.parts.map((x) => (x.hit ? html`<mark>${x.text}</mark>` : x.text))}</td>`;
 }
 
 /** Opened is a row that was opened: only then its payload is asked for. */

@@ -85,8 +85,8 @@ function Found({ text }) {
 		}, { rests: true });
 	}, [live]);
 	const condition = () => `{"failIfEventsMatch":${JSON.stringify(asked.query)}${state.position === null ? "" : `,"after":${state.position}`}}`;
-	return html`<p><span role="status">${state.busy ? "Looking…" : `${plural(state.events.length, "event")}${state.next === null ? "" : " and more"}, up to position ${state.position === null ? "0 of an empty log" : state.position}.`}</span> <span class="row-acts">${tailed && html`<button aria-pressed=${String(live)} disabled=${state.busy} onClick=${() => tail(!live)}>Live</button>`}
-		<${Columns} of=${state.events} value=${fields} set=${setFields} /><${Copy} label="Copy as condition" text=${condition} /><${Copy} label="Copy as curl" data-key="curl" text=${() => command("POST", "/query", { body: asked })} /></span></p>
+	return html`<div class="bar"><span role="status">${state.busy ? "Looking…" : `${plural(state.events.length, "event")}${state.next === null ? "" : " and more"}, up to position ${state.position === null ? "0 of an empty log" : state.position}.`}</span> <span class="row-acts push">${tailed && html`<button aria-pressed=${String(live)} disabled=${state.busy} onClick=${() => tail(!live)}>Live</button>`}
+		<${Columns} of=${state.events} value=${fields} set=${setFields} /><${Copy} label="Copy as condition" text=${condition} /><${Copy} label="Copy as curl" data-key="curl" text=${() => command("POST", "/query", { body: asked })} /></span></div>
 		${state.error && html`<${Failure} error=${state.error} again=${() => load(state.next)} />`}${broken && html`<${Failure} error=${broken} again=${() => tail(true)} />`}
 		${!state.busy && !state.error && state.events.length === 0 ? html`<${Empty} text="No event matches." />` : html`<${Events} of=${state.events} all=${true} name="Matches" fields=${fields} />`}
 		${state.next !== null && html`<div class="bar"><button disabled=${state.busy} onClick=${() => load(state.next)}>Older</button></div>`}`;
