@@ -153,6 +153,7 @@ func TestBudgets(t *testing.T) {
 	hold("first content at 4 Mbit/s and 100 ms", float64(time.Since(began).Milliseconds()), 1000, "ms")
 
 	p := b.open(t, n.URL(), "admin", "#/")
+	p.width(1280)
 	p.h1("Overview")
 	// watch returns after how many milliseconds something was true, as the page itself sees it.
 	watch := func(do, until string) float64 {

@@ -15,6 +15,7 @@ func TestKeyboard(t *testing.T) {
 		appendTo(t, n, "orders-1", "OrderPlaced", fmt.Sprintf(`{"n":%d}`, i))
 	}
 	p := newBrowser(t).open(t, n.URL(), "admin", "#/")
+	p.width(1280) // The height of the window says how many rows a page has.
 	p.h1("Overview")
 	// A page takes the focus at once: later it would take it from a field that is typed into.
 	p.eval(`window.late = []; let seen = document.querySelector('h1'); new MutationObserver(() => {
