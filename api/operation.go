@@ -25,13 +25,15 @@ var (
 	// WriteMetadata is an append to a metadata stream in the form that HTTP has for it.
 	WriteMetadata = Operation{May: MayStream(access.MetaWriteRight), Recorded: true}
 
-	ListGroups    = Operation{May: MayUser, Leader: true}
-	CreateGroup   = Operation{May: MayOps, Leader: true, Recorded: true}
-	UpdateGroup   = Operation{May: MayOps, Leader: true, Recorded: true}
-	DeleteGroup   = Operation{May: MayOps, Leader: true, Recorded: true}
-	ResetGroup    = Operation{May: MayOps, Leader: true, Recorded: true}
-	PreviewReset  = Operation{May: MayOps, Leader: true}
-	ReplayParked  = Operation{May: MayOps, Leader: true, Recorded: true}
+	ListGroups   = Operation{May: MayUser, Leader: true}
+	CreateGroup  = Operation{May: MayOps, Leader: true, Recorded: true}
+	UpdateGroup  = Operation{May: MayOps, Leader: true, Recorded: true}
+	DeleteGroup  = Operation{May: MayOps, Leader: true, Recorded: true}
+	ResetGroup   = Operation{May: MayOps, Leader: true, Recorded: true}
+	PreviewReset = Operation{May: MayOps, Leader: true}
+	ReplayParked = Operation{May: MayOps, Leader: true, Recorded: true}
+	// ForwardParked needs the right to write to the target as well.
+	ForwardParked = Operation{May: MayOps, Leader: true, Recorded: true}
 	RestartGroups = Operation{May: MayOps, Leader: true, Recorded: true}
 	Consume       = Operation{May: MayReader, Leader: true}
 

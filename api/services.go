@@ -165,14 +165,17 @@ type Subscriptions interface {
 	Reset(ctx context.Context, k subscription.Key, to subscription.Target, by string) (subscription.Reset, error)
 	Preview(ctx context.Context, k subscription.Key, to subscription.Target) (subscription.Reset, error)
 	// Replay hands out the parked messages again whose number in the parked stream is below stopAt;
-	// -1: all.
-	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
+	// -1: all. A rate above 0 is of messages a second.
+	Replay(ctx context.Context, k subscription.Key, stopAt int64, rate int) error
 	// Parked returns parked messages that are not settled; the others replay and drop them, or
 	// leave a note. They fail with *subscription.NotParked, and subscription.ErrDeskFull.
 	Parked(ctx context.Context, k subscription.Key, from int64, count int, payload bool, links event.LinkReader) (subscription.ParkedPage, error)
 	ReplayParked(ctx context.Context, k subscription.Key, numbers []int64) error
 	DropParked(ctx context.Context, k subscription.Key, numbers []int64) error
 	NoteParked(ctx context.Context, k subscription.Key, number int64, text, by string) error
+	// ForwardParked moves parked messages to a stream, those with the numbers, or some from a
+	// number on. Events that links does not let the caller see are event.ErrNotAuthorized.
+	ForwardParked(ctx context.Context, k subscription.Key, to string, numbers []int64, from int64, links event.LinkReader) (subscription.Forwarded, error)
 	// Restart begins to load all groups again. It fails with event.ErrNotReady when they are not
 	// running.
 	Restart(ctx context.Context) error

@@ -93,7 +93,7 @@ func (p *persistentService) ReplayParked(ctx context.Context, r *persistent.Repl
 		err = invalid("the number of parked messages to replay is missing")
 	}
 	if err == nil {
-		err = p.s.opts.Subscriptions.Replay(ctx, k, stopAt)
+		err = p.s.opts.Subscriptions.Replay(ctx, k, stopAt, 0)
 	}
 	if err != nil {
 		return nil, ofGroup(k, err)

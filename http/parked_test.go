@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/annalsdb/annals/internal/check"
 )
@@ -49,6 +50,34 @@ func TestParkedDesk(t *testing.T) {
 		post("/drop?numbers=1,3", "").is(t, 200)
 		viewed("")
 		s.takes(9, "2")
+	})
+}
+
+func TestParkedForward(t *testing.T) {
+	running(t, func(s *subscriber) {
+		s.events(0, 4)
+		s.create("")
+		for _, e := range s.takes(4, "0 1 2 3") {
+			s.answers(e, "nack", "?action=park")
+		}
+		at := s.group + "/parked"
+		for path, text := range map[string]string{
+			"/forward": "to must be", "/forward?to=": "to must be", "/forward?to=$all": "to must be", "/forward?to=$$s": "to must be", "/forward?to=$idx-et-x": "to must be",
+			"/forward?to=d&numbers=": "numbers must be", "/forward?to=d&from=x": "from must be", "/replay?rate=0": "rate must be", "/replay?rate=1&numbers=1": "rate is for all",
+		} {
+			s.manages("POST", at+path, "").is(t, 400).says(t, text)
+		}
+		s.manages("POST", s.group+"/replayParked?rate=10001", "").is(t, 400).says(t, "rate must be")
+		s.manages("POST", s.group+"x/parked/forward?to=d", "").results(t, 404, "DoesNotExist", "Group 'gx' does not exist.")
+		s.do("POST", at+"/forward?to=$dead", "", as("ops", "changeit")).is(t, 401)
+		s.do("POST", at+"/forward?to=d", "", as("jane", "changeit")).is(t, 401)
+		check.Equal(t, s.manages("POST", at+"/forward?to=d&numbers=1,2", "").is(t, 200).body, "{\n  \"forwarded\": 2,\n  \"to\": \"d\"\n}", "answer")
+		s.manages("POST", at+"/forward?to=d&numbers=1", "").is(t, 404).says(t, "Message 1 is not parked.")
+		s.manages("POST", at+"/replay?rate=1", "").is(t, 200)
+		s.takes(9, "0")
+		check.Contains(t, s.get(s.group+"/info", appJSON).body, `"messagesPerSecond": 1`, "lacks")
+		time.Sleep(time.Minute)
+		s.takes(9, "0 3")
 	})
 }
 

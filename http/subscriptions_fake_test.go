@@ -158,7 +158,7 @@ func (s *memSubscriptions) Resume(ctx context.Context, k subscription.Key, by st
 	return wrapped(err)
 }
 
-func (s *memSubscriptions) Replay(ctx context.Context, k subscription.Key, stopAt int64) error {
+func (s *memSubscriptions) Replay(ctx context.Context, k subscription.Key, stopAt int64, _ int) error {
 	_, err := s.enter(ctx, k, "replay %s to %d", k, stopAt)
 	return wrapped(err)
 }

@@ -220,8 +220,8 @@ func subscriptionRows(g *groups.Handlers) []row {
 	}
 	create, update := order(http.MethodPut, problem.Writing, api.CreateGroup, g.Create), order(http.MethodPost, problem.Writing, api.UpdateGroup, g.Update)
 	create.Bodies, update.Bodies = settingsForms, settingsForms
-	reset := order(http.MethodPost, problem.Writing, api.ResetGroup, g.Reset)
-	reset.Offer = jsonOffer
+	reset, forward := order(http.MethodPost, problem.Writing, api.ResetGroup, g.Reset), order(http.MethodPost, problem.Writing, api.ForwardParked, g.Forward)
+	reset.Offer, forward.Offer = jsonOffer, jsonOffer
 	// Handing out messages: asking twice is not asking once.
 	consume := look(competingOffer, api.Consume.May, g.HandOut)
 	consume.Once = true
@@ -243,7 +243,8 @@ func subscriptionRows(g *groups.Handlers) []row {
 		at("/subscriptions/{stream}/{subscription}/pause", order(http.MethodPost, problem.Writing, api.UpdateGroup, g.Command(api.Subscriptions.Pause))),
 		at("/subscriptions/{stream}/{subscription}/resume", order(http.MethodPost, problem.Writing, api.UpdateGroup, g.Command(api.Subscriptions.Resume))),
 		at("/subscriptions/{stream}/{subscription}/parked", look(jsonOffer, api.MayReader, g.Parked)),
-		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, problem.Writing, api.ReplayParked, g.Settle(api.Subscriptions.ReplayParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, problem.Writing, api.ReplayParked, g.ReplaySome)),
+		at("/subscriptions/{stream}/{subscription}/parked/forward", forward),
 		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, problem.Writing, api.ReplayParked, g.Settle(api.Subscriptions.DropParked))),
 		at("/subscriptions/{stream}/{subscription}/parked/note", order(http.MethodPost, problem.Writing, api.ReplayParked, g.Note)),
 		at("/subscriptions/{stream}/{subscription}/{count}", consume),

@@ -31,6 +31,8 @@ type core struct {
 	seq          int64 // messages read since the group was loaded, see batch.progress
 	replaying    bool  // parked messages are being fetched
 	replayTarget int64 // parked messages below are not counted any more
+	replayFrom   int64 // number of the parked message that is fetched next
+	replayRate   int   // of messages a second; 0: as fast as it can
 	trimmedTo    int64 // the stream of replays is truncated before this number
 
 	isParking, isCheckpointing, isTrimming bool // the effect was returned, and has no result yet

@@ -184,29 +184,15 @@ func (d *desk) act(ctx context.Context, numbers []int64, next func(was *settled,
 		return err
 	}
 	defer leave()
-	b, err := d.bounds(ctx)
-	if err != nil {
+	if err := d.completeForward(ctx); err != nil {
 		return err
 	}
-	was, err := d.settled(ctx)
+	b, was, err := d.judge(ctx, numbers)
 	if err != nil {
 		return err
-	}
-	for _, n := range numbers {
-		if n < b.from || n >= b.end || was.has(n) {
-			return &NotParked{n}
-		}
-		page, err := d.g.store.ReadStream(ctx, event.StreamRead{Stream: d.g.ParkedStream(), From: n, Count: 1, MaxPayload: 1})
-		if err != nil {
-			return fmt.Errorf("read stream %s: %w", d.g.ParkedStream(), err)
-		}
-		if len(page.Events) == 0 {
-			return &NotParked{n}
-		}
 	}
 	s := next(was, b.low)
-	// What lies before the first that is not settled is not kept for long.
-	if numbers[len(numbers)-1] >= s.next(b.low) && !s.fits() {
+	if !s.hasRoom(numbers, b.low) {
 		return ErrDeskFull
 	}
 	if err := d.keep(ctx, s); err != nil {
@@ -214,6 +200,29 @@ func (d *desk) act(ctx context.Context, numbers []int64, next func(was *settled,
 	}
 	d.hide(ctx, s, b)
 	return nil
+}
+
+// judge returns a *NotParked if one of the numbers is not that of a parked message.
+func (d *desk) judge(ctx context.Context, numbers []int64) (b bounds, s *settled, err error) {
+	if b, err = d.bounds(ctx); err != nil {
+		return b, nil, err
+	}
+	if s, err = d.settled(ctx); err != nil {
+		return b, nil, err
+	}
+	for _, n := range numbers {
+		if n < b.from || n >= b.end || s.has(n) {
+			return b, nil, &NotParked{n}
+		}
+		page, err := d.g.store.ReadStream(ctx, event.StreamRead{Stream: d.g.ParkedStream(), From: n, Count: 1, MaxPayload: 1})
+		if err != nil {
+			return b, nil, fmt.Errorf("read stream %s: %w", d.g.ParkedStream(), err)
+		}
+		if len(page.Events) == 0 {
+			return b, nil, &NotParked{n}
+		}
+	}
+	return b, s, nil
 }
 
 // hide truncates the parked stream before the first message that is not settled, so that the record
@@ -293,6 +302,10 @@ func (d *desk) finish(tried func()) {
 // moveSome moves the messages that are stored to be replayed one by one. The caller has the token.
 func (d *desk) moveSome(tried func()) bool {
 	return d.move(keySettledNumber, func(ctx context.Context) (links []event.Resolved, err error) {
+		// What is forwarded is not replayed.
+		if err := d.completeForward(ctx); err != nil {
+			return nil, err
+		}
 		s, err := d.settled(ctx)
 		if err != nil {
 			return nil, err

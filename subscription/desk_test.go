@@ -317,7 +317,7 @@ func TestDesk(t *testing.T) {
 			b.park(3)
 			b.failing("$persistentsubscription-s::g-replaying")
 			b.must(b.ReplayParked(b.ctx, b.key, []int64{1}))
-			go func() { _ = b.Replay(b.ctx, b.key, -1) }()
+			go func() { _ = b.Replay(b.ctx, b.key, -1, 0) }()
 			b.pass(time.Second)
 			b.store.BeforeWrite.Set(nil)
 			b.pass(time.Minute)

@@ -194,7 +194,7 @@ func (b *bench) pass(d time.Duration) {
 
 func (b *bench) replay(stopAt int64) {
 	b.Helper()
-	b.must(b.Replay(b.ctx, b.key, stopAt))
+	b.must(b.Replay(b.ctx, b.key, stopAt, 0))
 	synctest.Wait()
 }
 

@@ -117,7 +117,7 @@ func runModel(t *rapid.T) {
 		"pass":   func(t *rapid.T) { m.pass(time.Duration(rapid.IntRange(1, 12_000).Draw(t, "ms")) * time.Millisecond) },
 		"replay": func(t *rapid.T) {
 			// What is stored to be replayed goes first, and may have to wait.
-			if err := m.Replay(m.ctx, m.key, rapid.Int64Range(-1, 6).Draw(t, "stop")); err != nil && !errors.Is(err, event.ErrWriteTimeout) {
+			if err := m.Replay(m.ctx, m.key, rapid.Int64Range(-1, 6).Draw(t, "stop"), 0); err != nil && !errors.Is(err, event.ErrWriteTimeout) {
 				m.Fatal(err)
 			}
 			synctest.Wait()

@@ -129,7 +129,7 @@ func TestReplay(t *testing.T) {
 			b.store.add("s", 3)
 			b.create(nil)
 			b.parkAll(1, 0)
-			b.must(b.Replay(b.ctx, b.key, -1))
+			b.must(b.Replay(b.ctx, b.key, -1, 0))
 			b.take(9, 1, 0, 2)
 		}},
 		{"nobody waits longer than the first try for a store that does not write", func(b *bench) {
@@ -137,7 +137,7 @@ func TestReplay(t *testing.T) {
 			b.create(nil)
 			b.parkAll(0)
 			b.store.BeforeWrite.Set(always(errInjected))
-			b.must(b.Replay(b.ctx, b.key, -1))
+			b.must(b.Replay(b.ctx, b.key, -1, 0))
 			b.take(9)
 			b.store.BeforeWrite.Set(nil)
 			b.pass(time.Minute)

@@ -81,8 +81,11 @@ func (g *group) load(ctx context.Context) error {
 		c.load(checkpoint, next, known, now)
 		c.trimmedTo, c.replayEnd = replays.from, replays.end
 		c.addReplays(replays.all, forgotten)
-		if len(settled.Replaying) > 0 {
+		if len(settled.Replaying) > 0 || settled.Forward != nil {
 			g.work.Go(func() { g.desk.finish(func() {}) })
+		}
+		if settled.Paced != nil {
+			g.work.Go(g.desk.resumePaced)
 		}
 	})
 	if !ok {

@@ -29,13 +29,20 @@ const keyParkedNumber = "parkedEventNumber"
 // stored: do not change.
 const keySettledNumber = "settledEventNumber"
 
-// replay begins to hand out parked messages again, those below stopAt; -1: all.
-func (d *desk) replay(ctx context.Context, stopAt int64) error {
+// paced is a replay at a rate that is kept until it is done: the next leader resumes it.
+type paced struct {
+	Until int64 `json:"until"` // number of the first parked message that is not replayed
+	Rate  int   `json:"rate"`  // messages a second
+}
+
+// replay begins to hand out parked messages again, those below stopAt; -1: all. A rate is of
+// messages a second; 0: as fast as it can.
+func (d *desk) replay(ctx context.Context, stopAt int64, rate int) error {
 	g := d.g
 	if _, isUnderWay := g.replays(); isUnderWay {
-		return nil
+		return d.setRate(ctx, rate)
 	}
-	tried, err := d.beginReplay(ctx, stopAt)
+	tried, err := d.beginReplay(ctx, stopAt, rate)
 	if tried == nil || err != nil {
 		if errors.Is(err, event.ErrNotReady) {
 			return nil
@@ -52,7 +59,7 @@ func (d *desk) replay(ctx context.Context, stopAt int64) error {
 
 // beginReplay starts a replay. tried is closed when its first page was moved, or could not be; nil:
 // there is nothing to replay.
-func (d *desk) beginReplay(ctx context.Context, stopAt int64) (tried chan struct{}, err error) {
+func (d *desk) beginReplay(ctx context.Context, stopAt int64, rate int) (tried chan struct{}, err error) {
 	ctx, leave, err := d.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -70,16 +77,87 @@ func (d *desk) beginReplay(ctx context.Context, stopAt int64) (tried chan struct
 	if stopAt >= 0 {
 		target = min(target, stopAt)
 	}
-	g.apply(func(c *core, _ time.Time) {
+	if rate > 0 && target > from {
+		if err := d.keepPace(ctx, &paced{target, rate}); err != nil {
+			if isOpen(ctx, err) { // What is stored tells.
+				g.work.Go(d.resumePaced)
+			}
+			return nil, err
+		}
+	}
+	if tried = d.start(from, target, rate); tried != nil {
+		g.countReplay()
+	}
+	return tried, nil
+}
+
+// start begins to fetch parked messages, unless there are none or they are being fetched. The
+// caller sees to it that the group does not end.
+func (d *desk) start(from, target int64, rate int) (tried chan struct{}) {
+	d.g.apply(func(c *core, _ time.Time) {
 		if target > from && !c.replaying {
-			c.replaying, c.replayTarget, tried = true, target, make(chan struct{})
+			c.replaying, c.replayFrom, c.replayTarget, c.replayRate, tried = true, from, target, rate, make(chan struct{})
 		}
 	})
 	if tried != nil {
-		g.countReplay()
-		g.work.Go(func() { d.fetchParked(from, target, tried) }) // It may: leave was not called.
+		d.g.work.Go(func() { d.fetchParked(from, target, tried) })
 	}
-	return tried, nil
+	return tried
+}
+
+// keepPace stores that there is a replay at a rate, or with nil that there is none.
+func (d *desk) keepPace(ctx context.Context, p *paced) error {
+	s, err := d.settled(ctx)
+	if err != nil || s.Paced == p {
+		return err
+	}
+	next := *s
+	next.Paced = p
+	return d.keep(ctx, &next)
+}
+
+// resumePaced resumes a replay at a rate that is stored.
+func (d *desk) resumePaced() {
+	var s *settled
+	var b bounds
+	ok := d.take() && func() bool {
+		defer d.release()
+		return d.g.insist(troubleReplay, func(ctx context.Context) (err error) {
+			if s, err = d.settled(ctx); err == nil {
+				b, err = d.bounds(ctx)
+			}
+			return err
+		}, func() {})
+	}()
+	switch {
+	case !ok || s.Paced == nil:
+	case b.low >= s.Paced.Until || b.low == b.end:
+		d.endPaced()
+	default:
+		d.start(b.low, s.Paced.Until, s.Paced.Rate)
+	}
+}
+
+// setRate changes the rate of a replay that has one.
+func (d *desk) setRate(ctx context.Context, rate int) error {
+	ctx, leave, err := d.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s, err := d.settled(ctx)
+	if err != nil || s.Paced == nil || s.Paced.Rate == rate {
+		return err
+	}
+	var next *paced
+	if rate > 0 {
+		next = &paced{s.Paced.Until, rate}
+	}
+	if err := d.keepPace(ctx, next); err != nil {
+		return err
+	}
+	d.g.apply(func(c *core, _ time.Time) { c.replayRate = rate })
+	return nil
 }
 
 // fetchParked moves parked messages to the stream of replays and into memory,
@@ -90,22 +168,70 @@ func (d *desk) fetchParked(from, target int64, tried chan<- struct{}) {
 	g := d.g
 	first := sync.OnceFunc(func() { close(tried) })
 	defer first()
+	isPaced := false
 	for from < target {
-		next, ok := d.movePage(from, target, first)
+		began, rate := g.now(), g.replayRate()
+		end := target
+		if rate > 0 {
+			isPaced, end = true, min(target, from+int64(rate))
+		}
+		next, moved, ok := d.movePage(from, end, first)
 		if !ok {
 			return
 		}
 		first()
 		from = next
-		for held, _ := g.replays(); from < target && held >= replayLow; held, _ = g.replays() {
-			select {
-			case <-g.space:
-			case <-g.ctx.Done():
-				return
-			}
+		g.apply(func(c *core, _ time.Time) { c.replayFrom = from })
+		if from < target && !g.awaitReplay(began, moved) {
+			return
 		}
 	}
+	if isPaced && !d.endPaced() {
+		return
+	}
 	g.apply(func(c *core, _ time.Time) { c.replaying = false })
+}
+
+// endPaced stores that a replay at a rate is done.
+func (d *desk) endPaced() bool {
+	if !d.take() {
+		return false
+	}
+	defer d.release()
+	return d.g.insist(troubleReplay, func(ctx context.Context) error { return d.keepPace(ctx, nil) }, func() {})
+}
+
+// awaitReplay waits until more replayed messages may be fetched: some were a moment ago. It returns
+// false when the group ends first.
+func (g *group) awaitReplay(began time.Time, moved int) bool {
+	for {
+		var wait <-chan time.Time
+		held, _ := g.replays()
+		switch rate := g.replayRate(); {
+		case held >= replayLow:
+		case rate <= 0:
+			return true
+		default:
+			rest := began.Add(time.Duration(moved) * time.Second / time.Duration(rate)).Sub(g.now())
+			if rest <= 0 {
+				return true
+			}
+			wait = time.After(rest)
+		}
+		select {
+		case <-g.space:
+		case <-wait:
+		case <-g.ctx.Done():
+			return false
+		}
+	}
+}
+
+// replayRate returns how many messages a second are replayed; 0: as many as it can.
+func (g *group) replayRate() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.core.replayRate
 }
 
 // replays returns how many replayed messages are in memory, and whether more are fetched.
@@ -121,14 +247,15 @@ func (g *group) countReplay() {
 	g.metrics.replays.Inc()
 }
 
-// movePage moves one page and returns the number of the parked event after it.
-func (d *desk) movePage(from, target int64, tried func()) (next int64, ok bool) {
+// movePage moves one page, and returns the number of the parked event after it and how many it
+// moved.
+func (d *desk) movePage(from, target int64, tried func()) (next int64, moved int, ok bool) {
 	if !d.take() {
-		return from, false
+		return from, 0, false
 	}
 	defer d.release()
 	if !d.moveSome(tried) { // The page hides them.
-		return from, false
+		return from, 0, false
 	}
 	next = from
 	ok = d.move(keyParkedNumber, func(ctx context.Context) ([]event.Resolved, error) {
@@ -138,9 +265,11 @@ func (d *desk) movePage(from, target int64, tried func()) (next int64, ok bool) 
 		}
 		var events []event.Resolved
 		events, next, err = d.g.streams.parkedPage(ctx, from, target)
-		return slices.DeleteFunc(events, func(e event.Resolved) bool { return s.has(e.Number) }), err
+		events = slices.DeleteFunc(events, func(e event.Resolved) bool { return s.has(e.Number) })
+		moved = len(events)
+		return events, err
 	}, func(ctx context.Context) error { return truncate(ctx, d.g.store, d.g.ParkedStream(), next) }, tried)
-	return next, ok
+	return next, moved, ok
 }
 
 // move copies parked messages that read returns to the stream of replays, has hide take them out of
@@ -188,7 +317,8 @@ func (s *ownStreams) parkedPage(ctx context.Context, from, target int64) (events
 	case err != nil:
 		return nil, from, fmt.Errorf("read stream %s: %w", s.ParkedStream(), err)
 	}
-	return page.Events, min(target, page.Next), nil
+	events = slices.DeleteFunc(page.Events, func(e event.Resolved) bool { return e.Number >= target })
+	return events, min(target, page.Next), nil
 }
 
 // copies makes the write that copies parked messages to the end of the stream of replays, with

@@ -196,7 +196,7 @@ func (g *group) reset(ctx context.Context, to Target, by string, leave func()) (
 	try := func(ctx context.Context) error { return g.streams.saveCheckpoint(ctx, w) }
 	if err = try(ctx); err == nil {
 		g.move(&p, leave)
-	} else if errors.Is(err, event.ErrOutcomeUnknown) || errors.Is(err, event.ErrWriteTimeout) || ctx.Err() != nil {
+	} else if isOpen(ctx, err) {
 		// What is in memory must be what is stored.
 		g.work.Go(func() {
 			if g.insist(troubleCheckpoint, try, func() {}) {

@@ -192,10 +192,11 @@ func (s *Service) answer(k Key, do func(*group)) error {
 }
 
 // Replay begins to hand out again the parked messages whose number in the parked stream is below
-// stopAt; -1: all. It returns when the first of them can be read, or cannot be moved yet. While a
-// replay runs it does nothing.
-func (s *Service) Replay(ctx context.Context, k Key, stopAt int64) error {
-	return s.parked(ctx, k, func(d *desk) error { return d.replay(ctx, stopAt) })
+// stopAt; -1: all. With a rate above 0 so many are handed out again a second, also after the leader
+// changes. It returns when the first of them can be read, or cannot be moved yet. While a replay
+// runs it does nothing but change its rate, if that has one.
+func (s *Service) Replay(ctx context.Context, k Key, stopAt int64, rate int) error {
+	return s.parked(ctx, k, func(d *desk) error { return d.replay(ctx, stopAt, rate) })
 }
 
 // Parked returns parked messages from a number on, at most count, with the payloads of their events

@@ -77,7 +77,7 @@ func TestService(t *testing.T) {
 			b.is("read", err, subscription.ErrNotFound)
 			_, err = b.Info(b.ctx, b.key)
 			b.is("info", err, subscription.ErrNotFound)
-			b.is("replay", b.Replay(b.ctx, b.key, -1), subscription.ErrNotFound)
+			b.is("replay", b.Replay(b.ctx, b.key, -1, 0), subscription.ErrNotFound)
 			b.must(b.Ack(b.ctx, b.key, nil))
 			b.must(b.Nack(b.ctx, b.key, nil, subscription.Park, "", nil))
 			all, err := b.List(b.ctx, "")

@@ -35,6 +35,8 @@ type settled struct {
 	// those of them that are still to be copied to the stream of replays, in order
 	Replaying []int64        `json:"replaying,omitempty"`
 	Notes     map[int64]Note `json:"notes,omitempty"`
+	Forward   *forwarding    `json:"forward,omitempty"` // nil: none was begun
+	Paced     *paced         `json:"paced,omitempty"`   // nil: there is none
 }
 
 // run is a first and a last number.
@@ -102,7 +104,7 @@ func (s *settled) with(numbers []int64, low int64) *settled {
 		runs = append(runs, run{n, n})
 	}
 	runs = joined(slices.DeleteFunc(runs, func(r run) bool { return r[1] < low }))
-	more := &settled{version: s.version, Runs: runs, Replaying: s.Replaying, Notes: maps.Clone(s.Notes)}
+	more := &settled{version: s.version, Runs: runs, Replaying: s.Replaying, Notes: maps.Clone(s.Notes), Forward: s.Forward, Paced: s.Paced}
 	maps.DeleteFunc(more.Notes, func(n int64, _ Note) bool { return n < low || more.has(n) })
 	return more
 }
@@ -116,6 +118,12 @@ func (s *settled) setNote(number int64, n Note) {
 	if s.Notes[number] = n; n.Text == "" {
 		delete(s.Notes, number)
 	}
+}
+
+// hasRoom reports whether there is room for what was settled with the last numbers. What lies
+// before the first that is not settled is not kept for long.
+func (s *settled) hasRoom(numbers []int64, low int64) bool {
+	return numbers[len(numbers)-1] < s.next(low) || s.fits()
 }
 
 // fits reports whether there is room for so much.

@@ -173,6 +173,12 @@ func (g *group) info(ctx context.Context) Info {
 		ReadBuffer: c.buffer.n, RetryBuffer: c.retry.n + c.replays.n + len(c.due), Delayed: len(c.due), Outstanding: c.out.n,
 		Parked: parked, OldestParked: oldestParked, OldestOutstanding: c.oldestOutstanding(false), Stalled: g.stalled(now), Paused: c.paused,
 	}
+	if c.replaying {
+		i.Replaying = &Replaying{Remaining: c.replayTarget - c.replayFrom, Rate: c.replayRate}
+		if s := g.desk.known.Load(); s != nil {
+			i.Replaying.Remaining -= s.count(c.replayFrom, c.replayTarget)
+		}
+	}
 	if unknown == nil && i.Checkpoint >= end {
 		i.Stalled = fmt.Sprintf("the checkpoint %s is beyond the end, %s: the group gets nothing until events reach it", g.Position(i.Checkpoint), g.Position(end))
 	}

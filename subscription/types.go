@@ -121,11 +121,18 @@ type Info struct {
 	Parked           int64
 	// when the oldest unanswered message was handed out first; zero: none
 	OldestOutstanding time.Time
-	OldestParked      time.Time // zero: none
+	OldestParked      time.Time  // zero: none
+	Replaying         *Replaying // nil: no parked messages are being fetched to be replayed
 	Connections       []ConnectionInfo
 	// why a group with messages and readers makes no progress; empty: it does
 	Stalled string
 	Paused  *Pause // nil: it is not
+}
+
+// Replaying is a replay of parked messages that is not done.
+type Replaying struct {
+	Remaining int64 // messages that were not handed back yet
+	Rate      int   // of messages a second; 0: as fast as it can
 }
 
 // ConnectionInfo is a consumer that is pushed to.

@@ -131,8 +131,12 @@ func (g *Handlers) ReplayParked(_ context.Context, x *request.Request) error {
 			return errStopAt
 		}
 	}
+	rate, ok := args.Int(x.R.URL.RawQuery, "rate", 0, 1, maxRate)
+	if !ok {
+		return errRate
+	}
 	return g.Way.Lead(x, func(ctx context.Context) error {
-		if err := g.Subscriptions.Replay(ctx, groupKey(x), stopAt); err != nil {
+		if err := g.Subscriptions.Replay(ctx, groupKey(x), stopAt, rate); err != nil {
 			return groupFailed(x, err, "Unable to locate '"+groupKey(x).String()+"'")
 		}
 		commandResult(x, http.StatusOK, commandSuccess, "")

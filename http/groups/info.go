@@ -193,6 +193,11 @@ func detailGroup(x *request.Request, o *outline.Writer, g *subscription.Info) {
 	o.List("connections", "connectionInfo", len(g.Connections), func(i int) { writeConnection(o, &g.Connections[i]) })
 	o.Leaves(outline.Int("parkedMessageCount", g.Parked))
 	// Ours: clients know the rest.
+	if r := g.Replaying; r != nil {
+		o.Object("replaying", func() {
+			o.Leaves(outline.Int("remaining", r.Remaining), outline.Int("messagesPerSecond", int64(r.Rate)))
+		})
+	}
 	if g.Stalled != "" {
 		o.Leaves(outline.Text("stalled", g.Stalled))
 	}

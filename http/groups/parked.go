@@ -21,6 +21,7 @@ const (
 	maxParked        = 500
 	maxParkedNumbers = 100
 	maxNote          = 1000 // characters
+	maxRate          = 10_000
 )
 
 var (
@@ -28,6 +29,9 @@ var (
 	errParkedCount   = problem.Bad("count must be between 1 and 500 inclusive")
 	errParkedNumbers = problem.Bad("numbers must be 1 to 100 event numbers with commas between them")
 	errParkedNumber  = problem.Bad("number must be an event number")
+	errRate          = problem.Bad("rate must be between 1 and 10000 messages a second")
+	errRateOfSome    = problem.Bad("rate is for all parked messages, without numbers")
+	errForwardTo     = problem.Bad("to must be the name of a stream that events can be appended to")
 	errNote          = problem.Bad("The body must be a JSON object whose text is a text of at most 1000 characters.")
 )
 
@@ -93,16 +97,85 @@ func (g *Handlers) Parked(_ context.Context, x *request.Request) error {
 	})
 }
 
+// parkedNumbers returns the numbers of the messages that a request is about.
+func parkedNumbers(x *request.Request) (numbers []int64, err error) {
+	for one := range strings.SplitSeq(args.Value(x.R.URL.RawQuery, "numbers"), ",") {
+		n, ok := args.Number(one, math.MaxInt64)
+		if !ok || len(numbers) == maxParkedNumbers {
+			return nil, errParkedNumbers
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}
+
+// ReplaySome replays some messages, or all at a rate.
+func (g *Handlers) ReplaySome(ctx context.Context, x *request.Request) error {
+	_, isPaced := args.Lookup(x.R.URL.RawQuery, "rate")
+	switch _, hasNumbers := args.Lookup(x.R.URL.RawQuery, "numbers"); {
+	case isPaced && hasNumbers:
+		return errRateOfSome
+	case isPaced:
+		return g.ReplayParked(ctx, x)
+	}
+	return g.Settle(api.Subscriptions.ReplayParked)(ctx, x)
+}
+
+// forwardDocument says what became of messages to be forwarded. Its names are part of the wire: do
+// not change.
+type forwardDocument struct {
+	Forwarded int64  `json:"forwarded"`
+	To        string `json:"to"`
+	Gone      int64  `json:"gone,omitempty"`
+	Next      *int64 `json:"next,omitempty"`
+}
+
+// Forward appends copies of messages to a stream that the caller may write to, and takes the
+// messages out of the parked ones.
+func (g *Handlers) Forward(_ context.Context, x *request.Request) error {
+	raw := x.R.URL.RawQuery
+	to := args.Value(raw, "to")
+	if to == "" || !utf8.ValidString(to) || to == event.AllStream || event.IsMetaStream(to) || event.IsIndexStream(to) {
+		return errForwardTo
+	}
+	if err := api.CheckName(len(to)); err != nil {
+		return err
+	}
+	var numbers []int64
+	if _, ok := args.Lookup(raw, "numbers"); ok {
+		var err error
+		if numbers, err = parkedNumbers(x); err != nil {
+			return err
+		}
+	}
+	var from int64
+	if text, ok := args.Lookup(raw, "from"); ok {
+		if from, ok = args.Number(text, math.MaxInt64); !ok {
+			return errParkedFrom
+		}
+	}
+	return g.Way.Lead(x, func(ctx context.Context) error {
+		if err := x.Node.Permit(ctx, &api.Append.May, &x.Who, to, ""); err != nil {
+			return err
+		}
+		f, err := g.Subscriptions.ForwardParked(ctx, groupKey(x), to, numbers, from, (*request.CallerLinks)(x))
+		if err != nil {
+			return groupFailed(x, err, noGroup(x))
+		}
+		d := forwardDocument{Forwarded: f.Count, To: to, Gone: f.Gone}
+		if f.Next >= 0 {
+			d.Next = &f.Next
+		}
+		return x.SendFreshJSON(&d)
+	})
+}
+
 // Settle makes the handler that replays or drops some messages.
 func (g *Handlers) Settle(do func(api.Subscriptions, context.Context, subscription.Key, []int64) error) request.Handler {
 	return func(_ context.Context, x *request.Request) error {
-		var numbers []int64
-		for one := range strings.SplitSeq(args.Value(x.R.URL.RawQuery, "numbers"), ",") {
-			n, ok := args.Number(one, math.MaxInt64)
-			if !ok || len(numbers) == maxParkedNumbers {
-				return errParkedNumbers
-			}
-			numbers = append(numbers, n)
+		numbers, err := parkedNumbers(x)
+		if err != nil {
+			return err
 		}
 		return g.groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
 			return do(g.Subscriptions, ctx, k, numbers)
