@@ -43,6 +43,7 @@ var (
 	CommandProjection  = Operation{May: MayUser, Leader: true, Recorded: true}
 	DeleteProjection   = Operation{May: MayOps, Leader: true, Recorded: true}
 	RestartProjections = Operation{May: MayOps, Leader: true, Recorded: true}
+	RebuildProjection  = Operation{May: MayOps, Leader: true, Recorded: true}
 
 	ListUsers      = Operation{May: MayAdmin}
 	ReadUser       = Operation{May: MayAdminOrSelf}

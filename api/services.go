@@ -204,6 +204,12 @@ type Projections interface {
 	State(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
 	Result(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
 	Query(name string) (projection.Query, error)
+	// Rebuild begins a second version of a projection, SwapRebuild lets it take over, and
+	// EndRebuild ends it. RebuildStatus compares both versions first, if it is asked to.
+	Rebuild(ctx context.Context, name string, u projection.Update, by projection.Identity) error
+	SwapRebuild(ctx context.Context, name string, by projection.Identity) error
+	EndRebuild(ctx context.Context, name string, by projection.Identity) error
+	RebuildStatus(ctx context.Context, name string, compare, withStates bool, by projection.Identity) (projection.Rebuild, error)
 	// ReadEvents reads what a definition selects. The request is JSON.
 	ReadEvents(ctx context.Context, request []byte, by projection.Identity) (projection.SourcePage, error)
 	// Restart begins to load all projections again. It is *projection.BadInput while they are being

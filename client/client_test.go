@@ -303,6 +303,11 @@ func TestUnsure(t *testing.T) {
 		{"delete a projection that runs", []int{500}, func(c *client.Client) error {
 			return c.Projection("p").Delete(t.Context(), client.DeleteProjection{})
 		}, errRefused},
+		{"rebuild a projection", []int{lost, 503, 200}, func(c *client.Client) error {
+			return c.Projection("p").Rebuild(t.Context(), "fromAll()", nil)
+		}, nil},
+		{"swap a rebuild", []int{lost, 200}, func(c *client.Client) error { return c.Projection("p").SwapRebuild(t.Context()) }, nil},
+		{"end a rebuild", []int{lost, 404}, func(c *client.Client) error { return c.Projection("p").EndRebuild(t.Context()) }, nil},
 		{"reset", []int{lost}, func(c *client.Client) error { return c.Projection("p").Reset(t.Context()) }, client.ErrUnavailable},
 		{"reset later", []int{503, 200}, func(c *client.Client) error { return c.Projection("p").Reset(t.Context()) }, nil},
 		{"delete a user", []int{lost, 404}, func(c *client.Client) error { return c.User("u").Delete(t.Context()) }, nil},

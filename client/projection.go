@@ -132,6 +132,78 @@ func (p *Projection) Delete(ctx context.Context, d DeleteProjection) error {
 	return p.send(ctx, Request{Method: http.MethodDelete, Path: p.path("?" + query.Encode())}, http.StatusNotFound)
 }
 
+// Rebuild begins a second version of the projection, with another script, next to the one that
+// runs. It reads all from the start, and emits nothing. The same request once more does nothing.
+// With emit nil it may emit what the projection may.
+func (p *Projection) Rebuild(ctx context.Context, script string, emit *bool) error {
+	below := "/rebuild"
+	if emit != nil {
+		below += "?emit=" + strconv.FormatBool(*emit)
+	}
+	return p.send(ctx, scriptRequest(http.MethodPost, p.path(below), script))
+}
+
+// SwapRebuild makes the second version the projection, once its status is Ready: it continues where
+// the first stops, and from there on it emits. After the swap the same request does nothing.
+func (p *Projection) SwapRebuild(ctx context.Context) error {
+	return p.send(ctx, Request{Method: http.MethodPost, Path: p.path("/rebuild/swap")})
+}
+
+// EndRebuild ends the second version, which is then gone.
+func (p *Projection) EndRebuild(ctx context.Context) error {
+	return p.send(ctx, Request{Method: http.MethodDelete, Path: p.path("/rebuild")}, http.StatusNotFound)
+}
+
+// CompareRebuild says which state of a rebuild is asked for.
+type CompareRebuild struct {
+	Compare bool // compare the states of both versions first, which takes a while
+	States  bool // likewise, and tell the states that differ
+}
+
+// RebuildStatus returns how the second version does. It is ErrNotFound if there is none.
+func (p *Projection) RebuildStatus(ctx context.Context, c CompareRebuild) (ProjectionRebuild, error) {
+	var r ProjectionRebuild
+	query := url.Values{"compare": {strconv.FormatBool(c.Compare)}, "states": {strconv.FormatBool(c.States)}}
+	err := p.c.Call(ctx, http.MethodGet, p.path("/rebuild?"+query.Encode()), nil, &r)
+	return r, err
+}
+
+// ProjectionRebuild is the second version of a projection.
+type ProjectionRebuild struct {
+	Name string `json:"name"`
+	// Status is Running, Ready, Faulted, Stopped where the node lets it not run, or Swapped.
+	Status      string  `json:"status"`
+	Fault       string  `json:"reason"` // why it is faulted
+	Script      string  `json:"query"`
+	EmitEnabled bool    `json:"emitEnabled"`
+	Position    string  `json:"position"`
+	Mark        string  `json:"mark"`     // where the projection has its last checkpoint
+	Progress    float64 `json:"progress"` // percent of the way to there
+	Processed   int64   `json:"eventsProcessedAfterRestart"`
+	// Comparison is the last one, nil if there was none.
+	Comparison *RebuildComparison `json:"comparison"`
+}
+
+// RebuildComparison tells how the states of two versions of a projection differ at one position.
+type RebuildComparison struct {
+	Position   string `json:"position"`
+	Compared   int64  `json:"compared"`  // partitions, the root among them
+	Differing  int64  `json:"differing"` // of these
+	Moved      int64  `json:"moved"`     // not compared: the projection had gone too far
+	Complete   bool   `json:"complete"`  // all were looked at
+	Partitions []struct {
+		Partition string          `json:"partition"`
+		Running   *RebuildContent `json:"running"` // nil unless it was asked for
+		Rebuilt   *RebuildContent `json:"rebuilt"`
+	} `json:"partitions"` // the first 100 that differ
+}
+
+// RebuildContent is a state and its result, null where there is none.
+type RebuildContent struct {
+	State  json.RawMessage `json:"state"`
+	Result json.RawMessage `json:"result"`
+}
+
 // State returns the state of a partition as JSON, nil if it has none yet. A projection that is not
 // partitioned has one, whose name is empty.
 func (p *Projection) State(ctx context.Context, partition string) (json.RawMessage, error) {

@@ -211,6 +211,7 @@ var expectations = map[string]string{
 	"GET /projection/{name}/result": "auth", "GET /projection/{name}/query": "auth", "PUT /projection/{name}/query": "auth",
 	"GET /projection/{name}/config": "ops", "PUT /projection/{name}/config": "ops", "POST /projection/{name}/command/enable": "auth",
 	"POST /projection/{name}/command/disable": "auth", "POST /projection/{name}/command/reset": "auth", "POST /projection/{name}/command/abort": "auth",
+	"GET /projection/{name}/rebuild": "ops", "POST /projection/{name}/rebuild": "ops", "DELETE /projection/{name}/rebuild": "ops", "POST /projection/{name}/rebuild/swap": "ops",
 	"GET /web/es/js/projections/v8/Prelude/Modules.js": "anon", "GET /web/es/js/projections/v8/Prelude/Projections.js": "anon",
 	"GET /web/es/js/projections/v8/Prelude/1Prelude.js": "anon", "GET /web/es/js/projections/es.projections.environment.js": "anon",
 

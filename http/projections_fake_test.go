@@ -96,6 +96,26 @@ func (p *memProjections) UpdateQuery(ctx context.Context, name string, u project
 	return err
 }
 
+func (p *memProjections) Rebuild(ctx context.Context, name string, u projection.Update, by projection.Identity) error {
+	_, err := p.enter(ctx, name, "rebuild %s with %q, emit %t, by %v", name, u.Query, u.Emit != nil && *u.Emit, by)
+	return err
+}
+
+func (p *memProjections) SwapRebuild(ctx context.Context, name string, by projection.Identity) error {
+	_, err := p.enter(ctx, name, "swap %s by %v", name, by)
+	return err
+}
+
+func (p *memProjections) EndRebuild(ctx context.Context, name string, by projection.Identity) error {
+	_, err := p.enter(ctx, name, "end the rebuild of %s by %v", name, by)
+	return err
+}
+
+func (p *memProjections) RebuildStatus(ctx context.Context, name string, compare, withStates bool, by projection.Identity) (projection.Rebuild, error) {
+	_, err := p.enter(ctx, name, "rebuild of %s, compare %t, states %t, by %v", name, compare, withStates, by)
+	return projection.Rebuild{Name: name, Status: projection.RebuildReady, Query: "Q", Progress: 100}, err
+}
+
 func (p *memProjections) Config(name string) (projection.Settings, error) {
 	_, err := p.enter(context.Background(), name, "config of %s", name)
 	return projection.Settings{Config: p.conf, Properties: json.RawMessage(`{"team":"a"}`)}, err

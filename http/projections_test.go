@@ -42,6 +42,7 @@ func TestProjectionRoutes(t *testing.T) {
 		"/projections/read-events": write, "/projections/restart": write,
 		"/projection/p": one, "/projection/$by_category": one, "/projection/a%2Fb": one, "/projection/all": one, "/%70rojection/p": one,
 		"/projection/p/statistics": read, "/projection/p/state": read, "/projection/p/result": read, "/projection/p/query": query, "/projection/p/config": config,
+		"/projection/p/rebuild": "GET, POST, DELETE, OPTIONS", "/projection/p/rebuild/swap": write, "/projection/p/rebuild/x": "",
 		"/projection/p/command/enable": write, "/projection/p/command/disable": write, "/projection/p/command/reset": write, "/projection/p/command/abort": write,
 
 		"/projections/all": "", "/projections/metadata": "", "/projections/": "", "/projections/any/": "", "/projections/Any": "", "/projections/any/x": "",
@@ -76,12 +77,13 @@ var projectionRequests = []struct{ method, path, body string }{
 	{"GET", "/projection/p/query?config=yes", ""}, {"PUT", "/projection/p/query?emit=no", "fromAll()"},
 	{"GET", "/projection/p/config", ""}, {"PUT", "/projection/p/config", `{"checkpointHandledThreshold":1,"checkpointUnhandledBytesThreshold":1}`},
 	{"POST", "/projection/p/command/enable", ""}, {"POST", "/projection/p/command/disable", ""}, {"POST", "/projection/p/command/reset", ""}, {"POST", "/projection/p/command/abort", ""},
+	{"POST", "/projection/p/rebuild?emit=yes", "fromAll()"}, {"GET", "/projection/p/rebuild?compare=yes", ""}, {"POST", "/projection/p/rebuild/swap", ""}, {"DELETE", "/projection/p/rebuild", ""},
 	{"DELETE", "/projection/p?deleteStateStream=yes", ""},
 }
 
 // forOperators reports whether a request is not for every user.
 func forOperators(method, path string) bool {
-	return method == "DELETE" || strings.HasSuffix(path, "/restart") || strings.HasSuffix(path, "/config")
+	return method == "DELETE" || strings.HasSuffix(path, "/restart") || strings.Contains(path, "/rebuild") || strings.HasSuffix(path, "/config")
 }
 
 func TestProjectionPermissions(t *testing.T) {
@@ -156,6 +158,31 @@ func TestProjectionTexts(t *testing.T) {
 	n.direct("PUT", "/projection/p/query", strings.Repeat("x", 2<<20+1)).is(t, 413).says(t, "Too large a query. Limit is 2mb")
 }
 
+// TestRebuild: what reaches the projections, and what is answered.
+func TestRebuild(t *testing.T) {
+	n, p := newProjector(t)
+	p.define("p", projection.Continuous)
+	const done, path = `{"name":"p","msgTypeId":293}`, "/projection/p/rebuild"
+	for _, c := range []struct{ method, path, body, asked, answer string }{
+		{"POST", path + "?emit=yes", "Q", `rebuild p with "Q", emit true, ` + byAdmin, done},
+		{"POST", path + "/swap", "", "swap p " + byAdmin, done},
+		{"DELETE", path, "", "end the rebuild of p " + byAdmin, done},
+		{"GET", path, "", "rebuild of p, compare false, states false, " + byAdmin, `{"name":"p","status":"Ready","reason":"","query":"Q","emitEnabled":false,"position":"","mark":"","progress":100,"eventsProcessedAfterRestart":0,"comparison":null}`},
+		{"GET", path + "?compare=yes", "", "rebuild of p, compare true, states false, " + byAdmin, ""},
+		{"GET", path + "?states=yes", "", "rebuild of p, compare true, states true, " + byAdmin, ""},
+	} {
+		a := n.direct(c.method, c.path, c.body).is(t, 200)
+		check.Equal(t, p.made(), c.asked, "call")
+		if c.answer != "" {
+			check.Equal(t, strings.NewReplacer("\n", "", ": ", ":", "  ", "").Replace(a.body), c.answer, "answer")
+		}
+	}
+	p.fail = projection.ErrNoRebuild
+	n.direct("POST", path+"/swap", "").is(t, 404).says(t, "The projection is not being rebuilt")
+	p.fail = &projection.Conflict{Text: "Later"}
+	n.direct("POST", path+"/swap", "").is(t, 409).says(t, "Later")
+}
+
 // TestProjectionMediaTypes: which types of body and of answer are taken.
 func TestProjectionMediaTypes(t *testing.T) {
 	n, p := newProjector(t)
@@ -163,7 +190,7 @@ func TestProjectionMediaTypes(t *testing.T) {
 	for _, c := range projectionRequests {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			path, _, _ := strings.Cut(c.path, "?")
-			isScript := c.method == "POST" && strings.HasPrefix(path, "/projections/") && path != "/projections/read-events" || c.method == "PUT" && strings.HasSuffix(path, "/query")
+			isScript := c.method == "POST" && strings.HasPrefix(path, "/projections/") && path != "/projections/read-events" || c.method == "PUT" && strings.HasSuffix(path, "/query") || c.method == "POST" && strings.HasSuffix(path, "/rebuild")
 			isDocument := path == "/projections/read-events" || c.method == "PUT" && strings.HasSuffix(path, "/config")
 			for _, contentType := range []string{"", "text/plain", "application/json", "application/json; charset=utf-8", "application/xml"} {
 				want := []int{200, 201, 204, 302}

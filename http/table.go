@@ -281,11 +281,11 @@ func projectionRows(p *projections.Handlers) []row {
 	command := func(c projection.Command) request.Operation {
 		return do(http.MethodPost, problem.Writing, api.CommandProjection, p.Command(c))
 	}
-	page, query, config := watch(projections.Page), watch(p.Query), watch(p.Config)
+	page, query, config, rebuilt := watch(projections.Page), watch(p.Query), watch(p.Config), watch(p.RebuildStatus)
 	read := document(http.MethodPost, api.ReadProjections, p.ReadEvents)
 	// A page, and a script or a document, whichever types are accepted.
 	page.Offer, query.Offer = nil, nil
-	config.May = api.MayOps
+	config.May, rebuilt.May = api.MayOps, api.MayOps
 	return []row{
 		at("/projections", page),
 		at("/projections/any", list(projection.AllKinds)),
@@ -301,6 +301,9 @@ func projectionRows(p *projections.Handlers) []row {
 		at("/projection/{name}/result", watch(p.Content(api.Projections.Result))),
 		at("/projection/{name}/query", query, script(http.MethodPut, api.UpdateProjection, p.Update)),
 		at("/projection/{name}/config", config, document(http.MethodPut, api.Operation{May: api.MayOps, Leader: true, Recorded: true}, p.Configure)),
+		at("/projection/{name}/rebuild", rebuilt, script(http.MethodPost, api.RebuildProjection, p.Rebuild),
+			do(http.MethodDelete, problem.Deleting, api.RebuildProjection, p.ChangeRebuild(api.Projections.EndRebuild))),
+		at("/projection/{name}/rebuild/swap", do(http.MethodPost, problem.Writing, api.RebuildProjection, p.ChangeRebuild(api.Projections.SwapRebuild))),
 		at("/projection/{name}/command/enable", command(projection.Enable)),
 		at("/projection/{name}/command/disable", command(projection.Disable)),
 		at("/projection/{name}/command/reset", command(projection.Reset)),

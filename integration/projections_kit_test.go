@@ -26,6 +26,7 @@ type queryInfo struct {
 	Processed int64  `json:"eventsProcessedAfterRestart"`
 	Version   int64  `json:"version"`
 	Epoch     int64  `json:"epoch"`
+	Position  string `json:"position"`
 }
 
 // atNode asks a node, for as long as it loads its projections.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/annalsdb/annals/projection/handler"
 )
@@ -26,6 +27,10 @@ type definition struct {
 	RunAs                  *Identity           `json:"runAs"`
 	Config
 	SubsystemVersion int `json:"projectionSubsystemVersion"`
+	// States is the name that the streams of its checkpoints are of since it was rebuilt; empty:
+	// its own. It is stored in the type of the handler: versions that do not know it do not know
+	// the type either, and let the projection rest.
+	States string `json:"-"`
 	// Properties are the metadata of the event that has the definition. nil: it has none.
 	Properties json.RawMessage `json:"-"`
 }
@@ -66,11 +71,17 @@ func newDefinition(c *Creation) definition {
 	return d
 }
 
+// statesMark separates the type of the handler from States. Do not change.
+const statesMark = " states="
+
 // encode returns the definition as it is stored as a version. With forget that begins an epoch.
 func (d definition) encode(version int64, forget bool) ([]byte, error) {
 	d.Version = version
 	if forget {
 		d.Epoch = version
+	}
+	if d.States != "" {
+		d.HandlerType += statesMark + d.States
 	}
 	return json.Marshal(&d)
 }
@@ -80,6 +91,7 @@ func decodeDefinition(data []byte) (d definition, err error) {
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, err
 	}
+	d.HandlerType, d.States, _ = strings.Cut(d.HandlerType, statesMark)
 	switch d.Mode {
 	case Continuous, OneTime:
 		return d, nil

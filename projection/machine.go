@@ -50,8 +50,10 @@ type change struct {
 	def definition // what is to be stored
 	// forget begins a new epoch with the version that is stored.
 	forget bool
-	was    bool                // enabled, when the command was taken
-	reads  *handler.Definition // what the new text reads; nil: not known
+	// rebuild is what is to be stored in place of a definition, with beginRebuild and endRebuild.
+	rebuild *rebuild
+	was     bool                // enabled, when the command was taken
+	reads   *handler.Definition // what the new text reads; nil: not known
 }
 
 type changeKind uint8
@@ -65,9 +67,12 @@ const (
 	setQuery
 	setConfig
 	remove
+	beginRebuild
+	endRebuild
+	swapRebuild
 )
 
-var changeNames = [...]string{"create", "enable", "disable", "reset", "abort", "update", "configure", "delete"}
+var changeNames = [...]string{"create", "enable", "disable", "reset", "abort", "update", "configure", "delete", "rebuild", "end the rebuild of", "swap"}
 
 // next says what to do when the run has ended.
 type next uint8
@@ -76,6 +81,7 @@ const (
 	rest next = iota
 	again
 	goAway
+	swapping
 )
 
 // attached says what there is of a run.
@@ -104,6 +110,9 @@ const (
 	doRemove                        // delete the streams; then vanish
 	doForget                        // take the projection out of the set
 	doReply                         // answer a ticket
+	doFollow                        // run the second version
+	doClear                         // delete the checkpoints of a version that is not used
+	doCatchUp                       // take the second version to the mark; then caughtUp
 )
 
 type effect struct {
@@ -120,6 +129,7 @@ type effect struct {
 type machine struct {
 	def     definition // as it is stored
 	version int64      // number of the event that holds it, -1: none
+	rebuild *rebuild   // the last that was stored; nil: none
 	allowed bool       // the node lets it run
 
 	status  status
@@ -174,7 +184,7 @@ func (m *machine) load(def definition, version int64) []effect {
 		m.status = deleting
 		return []effect{{kind: doRemove}}
 	}
-	return nil
+	return m.resumeRebuild()
 }
 
 // unreadable begins the life of a projection whose definition makes no sense.
@@ -232,6 +242,9 @@ func (m *machine) command(c *change) []effect {
 	case c.kind == remove && !idle && !m.transient():
 		return reply(&Refused{"Cannot delete a projection that hasn't been stopped or faulted."})
 	}
+	if err, isDone := m.rebuildRefusal(c); err != nil || isDone {
+		return reply(err)
+	}
 	out := m.answer(ErrAborted)
 	m.waiter = c.ticket
 	c.def, c.was = m.def, m.def.Enabled
@@ -242,7 +255,15 @@ func (m *machine) command(c *change) []effect {
 	if (c.kind == enable || c.kind == disable || c.kind == abort) && c.def.Enabled == c.was {
 		return append(out, m.perform(c)...)
 	}
-	m.storing = c
+	switch m.storing = c; c.kind {
+	case swapRebuild:
+		return append(out, m.swap(c)...)
+	case beginRebuild:
+		c.rebuild.Epoch, c.rebuild.Before = m.def.Epoch, m.def.States
+	case endRebuild:
+		ended := *m.rebuild
+		ended.Status, c.rebuild = rebuildEnded, &ended
+	}
 	if m.transient() {
 		return append(out, m.stored(m.version+1)...)
 	}
@@ -262,12 +283,17 @@ func (m *machine) stored(version int64) []effect {
 
 // notStored says that the change is not stored and will not be.
 func (m *machine) notStored(err error) []effect {
+	c := m.storing
 	m.storing = nil
 	if m.status == creating { // Only its creation is stored: that goes, too.
 		m.status = deleting
 		return append(m.answer(err), effect{kind: doRemove})
 	}
-	return m.unqueue(m.answer(err))
+	out := m.answer(err)
+	if c.kind == swapRebuild {
+		out = append(out, m.backOut()...)
+	}
+	return m.unqueue(out)
 }
 
 func (m *machine) unqueue(out []effect) []effect {
@@ -327,6 +353,9 @@ func (m *machine) perform(c *change) []effect {
 			m.resting = aborted
 		}
 		return nil
+	case swapRebuild:
+		m.resting = stopped
+		return append(m.resumeRebuild(), m.prepare(nil)...)
 	case reset, setQuery:
 		m.resting = stopped
 		if !live {
@@ -414,6 +443,19 @@ func (m *machine) ended(how run.Ending, reason string) []effect {
 		return nil
 	}
 	m.run = pastRun
+	if m.next != swapping {
+		return m.rests(how, reason)
+	}
+	m.next = rest
+	if how == run.Stopped {
+		return []effect{{kind: doCatchUp}}
+	}
+	m.storing = nil
+	return m.unqueue(append(m.answer(errNotSwapped), m.rests(how, reason)...))
+}
+
+// rests makes the status what the end of the run says.
+func (m *machine) rests(how run.Ending, reason string) []effect {
 	switch {
 	case m.next == goAway:
 		return []effect{{kind: doRemove}}

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -27,16 +28,19 @@ type projection struct {
 	gone     func()       // is called when it is no longer there; may be nil
 	accessed atomic.Int64 // time of the last request for it, nanoseconds since 1970
 
-	mu       sync.Mutex // guards the fields below; not held while anything waits
-	m        machine
-	id       int64 // number of its creation; -1: it has none
-	last     int64 // number of the last event of its definition stream, -1: none
-	inbox    []func(m *machine) []effect
-	draining bool
-	closed   bool // nothing happens any more
-	hidden   bool // it is deleted for all who ask
-	tickets  map[ticket]chan error
-	issued   ticket
+	mu   sync.Mutex // guards the fields below; not held while anything waits
+	m    machine
+	id   int64 // number of its creation; -1: it has none
+	last int64 // number of the last event of its definition stream, -1: none
+	// lastRebuild is that of the stream of its rebuilds.
+	lastRebuild int64
+	follower    *follower // the second version at work, or as it ended; may be nil
+	inbox       []func(m *machine) []effect
+	draining    bool
+	closed      bool // nothing happens any more
+	hidden      bool // it is deleted for all who ask
+	tickets     map[ticket]chan error
+	issued      ticket
 
 	run        Run                 // may be nil
 	definition *handler.Definition // nil: it is not prepared
@@ -47,7 +51,7 @@ type projection struct {
 }
 
 func newProjection(t *term, name string, d definition) *projection {
-	p := &projection{t: t, name: name, id: -1, last: -1, tickets: map[ticket]chan error{}}
+	p := &projection{t: t, name: name, id: -1, last: -1, lastRebuild: -1, tickets: map[ticket]chan error{}}
 	p.m.def, p.m.version = d, -1
 	p.m.allowed = !t.opts.SystemOnly || event.IsSystemStream(name)
 	p.touch()
@@ -195,6 +199,12 @@ func (p *projection) do(e effect) {
 		p.t.work.Go(p.register)
 	case doStore:
 		p.t.work.Go(func() { p.store(e.change) })
+	case doFollow:
+		p.follow()
+	case doClear:
+		p.t.work.Go(p.clear)
+	case doCatchUp:
+		p.t.work.Go(p.catchUp)
 	case doPrepare, doRetry:
 		p.t.work.Go(func() { p.prepare(e) })
 	case doStart:
@@ -269,6 +279,10 @@ func (p *projection) register() {
 }
 
 func (p *projection) store(c *change) {
+	if c.rebuild != nil {
+		p.storeRebuild(c.rebuild)
+		return
+	}
 	p.mu.Lock()
 	last := p.last
 	p.mu.Unlock()
@@ -312,8 +326,11 @@ func (p *projection) prepare(e effect) {
 }
 
 // options are those of a run. The caller holds mu.
-func (p *projection) options() run.Options {
-	d, o := &p.m.def, &p.t.opts
+func (p *projection) options() run.Options { return p.optionsOf(&p.m.def, p.definition) }
+
+// optionsOf are those of a run of a definition, which reads that.
+func (p *projection) optionsOf(d *definition, reads *handler.Definition) run.Options {
+	o := &p.t.opts
 	def, who, config := *d, Identity{}, d.Config
 	if d.RunAs != nil {
 		who = *d.RunAs
@@ -321,7 +338,8 @@ func (p *projection) options() run.Options {
 	config.EmitEnabled = config.EmitEnabled && d.Mode != Transient
 	mode := map[Mode]run.Mode{Continuous: run.Continuous, OneTime: run.OneTime, Transient: run.Transient}[d.Mode]
 	return run.Options{
-		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Definition: p.definition,
+		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Definition: reads,
+		States: d.States, Saved: p.marked,
 		Config: config, Checkpoints: !d.CheckpointsDisabled,
 		Compile: func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
 		Links:   o.Links(p.t.ctx, who),
@@ -398,6 +416,10 @@ func (p *projection) loadStopped(gen int, o run.Options) {
 
 // remove deletes the stored data of the projection, however often it has to try.
 func (p *projection) remove() {
+	p.mu.Lock()
+	f := p.follower
+	p.mu.Unlock()
+	f.end()
 	pause := pauses()
 	for {
 		err := p.tryRemove()
@@ -419,7 +441,18 @@ func (p *projection) remove() {
 func (p *projection) tryRemove() error {
 	p.mu.Lock()
 	d, version, id, last := p.m.def, p.version(), p.id, p.last
+	beside := p.m.rebuild
 	p.mu.Unlock()
+	if beside != nil && beside.Status != rebuildCleared && beside.States != d.States {
+		if err := p.deleteCheckpoints(cmp.Or(beside.States, p.name), version); err != nil {
+			return err
+		}
+	}
+	if d.States != "" && d.DeleteCheckpointStream {
+		if err := p.deleteCheckpoints(d.States, version); err != nil {
+			return err
+		}
+	}
 	if version.Version >= 0 {
 		streams := output.Streams{Projection: p.name}
 		if s := d.Source; s != nil {

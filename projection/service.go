@@ -225,6 +225,8 @@ func (s *Service) Create(ctx context.Context, c Creation) (name string, err erro
 		return "", event.ErrTooLarge
 	case c.Name == listName:
 		return "", &Exists{c.Name}
+	case isRebuildName(c.Name):
+		return "", &BadInput{"Names that begin with " + rebuildPrefix + " are those of rebuilds"}
 	}
 	d := newDefinition(&c)
 	p := newProjection(t, c.Name, d)

@@ -116,6 +116,9 @@ type stored struct {
 	version int64 // of the definition, -1: there is none
 	last    int64 // event of its stream
 	unread  error // the definition cannot be read
+	rebuild *rebuild
+	// lastRebuild is the last event of the stream of its rebuilds.
+	lastRebuild int64
 }
 
 // load returns all projections that are stored, in the order of their creation. It makes the system
@@ -239,6 +242,9 @@ func (t *term) defineStandard(s *stored, of *standard.Projection) (err error) {
 
 // readDefinition finds the last definition of a projection.
 func (t *term) readDefinition(s *stored) error {
+	if err := t.readRebuild(s); err != nil {
+		return err
+	}
 	stream := definitionStream(s.name)
 	s.version, s.last = -1, -1
 	info, err := t.opts.Store.StreamInfo(t.ctx, stream)
@@ -276,7 +282,7 @@ func (t *term) begin(all []*stored, startStandard *atomic.Bool) {
 	known, after := make([]*projection, len(all)), make([][]effect, len(all))
 	for i, s := range all {
 		p := newProjection(t, s.name, s.d)
-		p.id, p.last = s.id, s.last
+		p.id, p.last, p.lastRebuild, p.m.rebuild = s.id, s.last, s.lastRebuild, s.rebuild
 		if s.unread != nil {
 			d := newDefinition(&Creation{Mode: Continuous, Name: s.name})
 			p.m.unreadable(d, s.version, "Its definition cannot be read: "+s.unread.Error())

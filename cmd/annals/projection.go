@@ -78,6 +78,12 @@ func projectionCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command
 		projectionDeedCommand(&f, stdout, "disable", "Stop a projection with a checkpoint", "Write the emitted events of a projection and a checkpoint, stop it, and wait until it has\nstopped."),
 		projectionDeedCommand(&f, stdout, "reset", "Forget the state of a projection and begin again", "Forget the state and the position of a projection. A running one begins again at the start\nof its input, and truncates the streams that it emits to.\n\nExit codes: 0 success, 1 it was not reset, 3 it has faulted."),
 		projectionDeedCommand(&f, stdout, "abort", "Stop a projection at once, without a checkpoint", "Stop a projection at once, without a checkpoint. When it is enabled, it handles the events\nsince its last checkpoint again."),
+		projectionRebuildCommand(&f, stdin, stdout),
+		projectionRebuildStatusCommand(&f, stdout),
+		f.named("swap", "Let the second version of a projection take over", projectionSwapHelp, func(ctx context.Context, c *projectionClient, name string) error {
+			return c.swap(ctx, stdout, name)
+		}),
+		projectionRebuildAbortCommand(&f, stdout),
 		projectionDeleteCommand(&f, stdout),
 		projectionReadCommand(&f, stdout, "state", "Print the state of a projection", projectionStateHelp),
 		projectionReadCommand(&f, stdout, "result", "Print the result of a projection", projectionResultHelp),

@@ -52,7 +52,7 @@ func (c *projectionClient) ask(ctx context.Context, method, path string, query u
 // of sends a request about one projection.
 func (c *projectionClient) of(ctx context.Context, method, name, path string, query url.Values, body *content) (client.Response, error) {
 	answer, err := c.ask(ctx, method, "/projection/"+url.PathEscape(name)+path, query, body)
-	if client.HasStatus(err, http.StatusNotFound) {
+	if client.HasStatus(err, http.StatusNotFound) && !strings.Contains(err.Error(), "not being rebuilt") {
 		return answer, fmt.Errorf("%s has no projection %q, or runs none: see RunProjections", c.host, name)
 	}
 	return answer, err

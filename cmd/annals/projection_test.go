@@ -68,10 +68,11 @@ func (n *fakeProjector) asked() string {
 }
 
 const (
-	runs    = `{"name":"orders","effectiveName":"orders","mode":"Continuous","status":"Running","stateReason":"","version":3,"epoch":-1,"position":"C:9/P:9","lastCheckpoint":"C:5/P:5","progress":99.5,"eventsProcessedAfterRestart":1234,"coreProcessingTime":17,"partitionsCached":2,"bufferedEvents":0,"readsInProgress":1,"writesInProgress":0,"writePendingEventsBeforeCheckpoint":1,"writePendingEventsAfterCheckpoint":2,"resultStreamUrl":null,"more":{"b":1,"a":2}}`
-	faulted = `{"name":"orders","mode":"Continuous","status":"Faulted (Enabled)","stateReason":"The orders projection failed to process an event.\r\nHandler: t\r\n\r\nMessage:\r\n\r\nbad \u001b[2J","progress":-1}`
-	made    = `201 {"name":"orders","msgTypeId":1}`
-	reply   = `{"name":"orders","msgTypeId":1}`
+	runs     = `{"name":"orders","effectiveName":"orders","mode":"Continuous","status":"Running","stateReason":"","version":3,"epoch":-1,"position":"C:9/P:9","lastCheckpoint":"C:5/P:5","progress":99.5,"eventsProcessedAfterRestart":1234,"coreProcessingTime":17,"partitionsCached":2,"bufferedEvents":0,"readsInProgress":1,"writesInProgress":0,"writePendingEventsBeforeCheckpoint":1,"writePendingEventsAfterCheckpoint":2,"resultStreamUrl":null,"more":{"b":1,"a":2}}`
+	faulted  = `{"name":"orders","mode":"Continuous","status":"Faulted (Enabled)","stateReason":"The orders projection failed to process an event.\r\nHandler: t\r\n\r\nMessage:\r\n\r\nbad \u001b[2J","progress":-1}`
+	made     = `201 {"name":"orders","msgTypeId":1}`
+	rebuilds = `{"name":"orders","status":"Ready","reason":"","position":"C:9/P:9","mark":"C:9/P:9","progress":100,"comparison":{"compared":3,"differing":1,"moved":0,"complete":true,"partitions":[{"partition":"a-1"}]}}`
+	reply    = `{"name":"orders","msgTypeId":1}`
 )
 
 // projector starts a fake node.
@@ -229,6 +230,34 @@ func TestProjectionCommands(t *testing.T) {
 		},
 		{name: "query", args: []string{"query", "orders"}, answers: map[string]string{get + "/query": script}, asked: get + "/query", stdout: script},
 		{name: "query as JSON", args: []string{"query", "orders", "--json"}, answers: map[string]string{get + "/query": `{"query":"x"}`}, asked: get + "/query?config=yes", stdout: "{\n  \"query\": \"x\"\n}\n"},
+		{
+			name: "rebuild", args: []string{"rebuild", "orders", "--query", file, "--emit=false"}, answers: map[string]string{"POST /projection/orders/rebuild": reply, get + "/rebuild": rebuilds},
+			asked:  "POST /projection/orders/rebuild?emit=false application/javascript " + script + "\n" + get + "/rebuild",
+			stdout: "name       orders\nstatus     Ready\nprogress   100.0%\nposition   C:9/P:9\nmark       C:9/P:9\ncompared   3\ndiffering  1\nmoved      0\ndiffers    \"a-1\"\n",
+		},
+		{
+			name: "rebuild and swap", args: []string{"rebuild", "orders", "--query", "-", "--swap-when-ready"},
+			answers: map[string]string{"POST /projection/orders/rebuild": reply, get + "/rebuild": rebuilds, "POST /projection/orders/rebuild/swap": reply, get: runs},
+			asked:   "POST /projection/orders/rebuild application/javascript \n" + get + "/rebuild\n" + get + "/rebuild\nPOST /projection/orders/rebuild/swap\n" + get, stdout: "orders  Running\n",
+		},
+		{
+			name: "rebuild one that faults", args: []string{"rebuild", "orders", "--query", "-", "--wait"},
+			answers: map[string]string{"POST /projection/orders/rebuild": reply, get + "/rebuild": `{"name":"orders","status":"Faulted","reason":"bad"}`},
+			asked:   "POST /projection/orders/rebuild application/javascript \n" + get + "/rebuild\n" + get + "/rebuild", code: 3, stderr: "annals: the rebuild of projection \"orders\" has faulted: bad\n",
+		},
+		{name: "rebuild without a script", args: []string{"rebuild", "orders"}, code: 2, stderr: "annals: --query is missing: the FILE of the script\n"},
+		{
+			name: "states of a rebuild", args: []string{"rebuild-status", "orders", "--states"}, answers: map[string]string{get + "/rebuild": `{"status":"Ready"}`},
+			asked: get + "/rebuild?states=yes", stdout: "{\n  \"status\": \"Ready\"\n}\n",
+		},
+		{
+			name: "swap none", args: []string{"swap", "orders"}, answers: map[string]string{"POST /projection/orders/rebuild/swap": "404 The projection is not being rebuilt"},
+			asked: "POST /projection/orders/rebuild/swap", code: 1, stderr: "annals: 127.0.0.1:1 refuses: The projection is not being rebuilt (status 404)\n",
+		},
+		{
+			name: "abort a rebuild", args: []string{"rebuild-abort", "orders"}, answers: map[string]string{"DELETE /projection/orders/rebuild": reply},
+			asked: "DELETE /projection/orders/rebuild", stdout: "orders\n",
+		},
 		{
 			name: "no credentials", args: []string{"reset", "orders"}, answers: map[string]string{"POST /projection/orders/command/reset": "401 "}, asked: "POST /projection/orders/command/reset", code: 1,
 			stderr: "annals: 127.0.0.1:1 asks for credentials: set ANNALS_PASSWORD to the password of admin, or see --user and --password\n",

@@ -101,6 +101,7 @@ var table = []struct {
 	{err: event.ErrUserNotFound, problem: NotFound},
 	{err: event.ErrUserConflict, problem: Conflict},
 	{err: projection.ErrNotFound, problem: NotFound},
+	{err: projection.ErrNoRebuild, problem: New(http.StatusNotFound, projection.ErrNoRebuild.Error())},
 	{err: subscription.ErrNotFound, problem: NoGroup},
 	{err: subscription.ErrExists, problem: Conflict},
 	{err: subscription.ErrDeskFull, problem: New(http.StatusBadRequest, "The desk is full: replay or drop the oldest messages, or take notes away")},
@@ -160,6 +161,7 @@ var spoken = []func(error) *Problem{
 	spokenBy(http.StatusBadRequest, (*redact.Refused).Error),
 	spokenBy(http.StatusInternalServerError, (*redact.Unfinished).Error),
 	spokenBy(http.StatusBadRequest, (*projection.BadInput).Error),
+	spokenBy(http.StatusConflict, (*projection.Conflict).Error),
 	spokenBy(http.StatusGone, (*backup.Ended).Error),
 }
 

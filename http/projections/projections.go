@@ -140,6 +140,34 @@ func (p *Handlers) Update(ctx context.Context, x *request.Request) error {
 	})
 }
 
+// Rebuild begins a second version of a projection.
+func (p *Handlers) Rebuild(ctx context.Context, x *request.Request) error {
+	text, err := queryText(x)
+	if err != nil {
+		return err
+	}
+	return projectionChange(x, http.StatusOK, func(name string) error {
+		return p.Projections.Rebuild(ctx, name, projection.Update{Query: text, Emit: choiceParameter(x, "emit")}, callerIdentity(x))
+	})
+}
+
+// ChangeRebuild makes the handler that ends the second version of a projection, or swaps.
+func (p *Handlers) ChangeRebuild(do func(p api.Projections, ctx context.Context, name string, by projection.Identity) error) request.Handler {
+	return func(ctx context.Context, x *request.Request) error {
+		return projectionChange(x, http.StatusOK, func(name string) error { return do(p.Projections, ctx, name, callerIdentity(x)) })
+	}
+}
+
+// RebuildStatus answers with the second version of a projection.
+func (p *Handlers) RebuildStatus(ctx context.Context, x *request.Request) error {
+	withStates := yesParameter(x, "states", false)
+	r, err := p.Projections.RebuildStatus(ctx, x.Route.Argument, withStates || yesParameter(x, "compare", false), withStates, callerIdentity(x))
+	if err != nil {
+		return err
+	}
+	return sendJSON(x, r)
+}
+
 // Configure replaces the settings of a projection.
 func (p *Handlers) Configure(ctx context.Context, x *request.Request) error {
 	body, err := x.ReadBody(request.MaxSettings, request.LargeSettings, problem.InvalidBody)

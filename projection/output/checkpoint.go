@@ -101,9 +101,7 @@ func (c *Checkpoints) Load(ctx context.Context) (Checkpoint, error) {
 		}
 		c.cover(at)
 		p.At, p.Version, p.Found = at, v, true
-		if c.opts.BiState && p.Shared == nil {
-			p.State, p.Result, p.Shared = nil, nil, p.State
-		}
+		p.root(c.opts.BiState)
 		return p, nil
 	}
 	return Checkpoint{}, nil

@@ -81,6 +81,7 @@ func (r *Run) save(s *snapshot) error {
 	r.saved = s.root
 	at := s.root.At // A pointer into the snapshot would keep all of its states.
 	r.board.update(func() { r.board.statistics.Checkpoint = &at })
+	r.opts.Saved()
 	return nil
 }
 

@@ -3,7 +3,21 @@ package run
 import (
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/source"
 )
+
+// reached takes the run to the position at which it is to end, as all before it was read, and
+// returns errStopped: a checkpoint follows.
+func (r *Run) reached() error {
+	at, err := position.Convert(*r.opts.Until, source.Zero(r.def.Definition))
+	if err != nil {
+		return err
+	}
+	r.lock.work()
+	defer r.lock.release()
+	r.at, r.before = at, at
+	return errStopped
+}
 
 // complete writes the results of a projection that has read all, and returns errCompleted.
 func (r *Run) complete() error {

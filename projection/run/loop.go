@@ -52,9 +52,9 @@ func (r *Run) begin() error {
 	}
 	r.board.show(statusLoaded)
 
-	o := source.Options{Store: r.opts.Store, Definition: r.def.Definition, From: at, Once: r.opts.Mode != Continuous,
-		FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead, Links: r.opts.Links}
-	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && (r.opts.Config.EmitEnabled || r.def.runningResults()) {
+	o := source.Options{Store: r.opts.Store, Definition: r.def.Definition, From: at, Once: r.opts.Mode != Continuous || r.opts.Until != nil,
+		Until: r.opts.Until, FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead, Links: r.opts.Links}
+	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && !r.opts.Silent && (r.opts.Config.EmitEnabled || r.def.runningResults()) {
 		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version}
 	}
 	var in reader
@@ -65,7 +65,11 @@ func (r *Run) begin() error {
 	if err != nil {
 		return err
 	}
-	out := r.parts.write(output.Options{Store: r.opts.Store, Version: r.opts.Version, From: at,
+	write := r.parts.write
+	if r.opts.Silent {
+		write = func(output.Options) writer { return silence{} }
+	}
+	out := write(output.Options{Store: r.opts.Store, Version: r.opts.Version, From: at,
 		MaxBatch: int(r.opts.Config.MaxWriteBatchLength), MaxInFlight: int(r.opts.Config.MaxAllowedWritesInFlight),
 		Track: r.opts.Config.TrackEmittedStreams && r.opts.Config.EmitEnabled, MayWrite: r.opts.MayWrite,
 		Volatile: r.opts.Mode == Transient, Streams: r.names, Passed: r.passed})

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -58,6 +59,15 @@ type Options struct {
 	Mode    Mode
 	Version position.Version
 	Config  Config
+	// States is the name that the streams of its checkpoints are of, where that is not Name.
+	States string
+	// Silent says that nothing is emitted: what it would emit is emitted already.
+	Silent bool
+	// Until ends the run of a continuous projection with a checkpoint at that position, which is
+	// of the definition's kind of source; nil: it never ends by itself.
+	Until *position.Position
+	// Saved is called when a checkpoint is stored; nil: it is not called. It must not block.
+	Saved func()
 	// Checkpoints says that a one-time projection writes checkpoints. It never reads
 	// them. Continuous ones always have them, transient ones never.
 	Checkpoints bool
@@ -94,6 +104,9 @@ func (o *Options) ensureDefaults() {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
+	if o.Saved == nil {
+		o.Saved = func() {}
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -128,7 +141,7 @@ func Milliseconds(n int64) time.Duration {
 
 // checkpointOptions are those of the projection's checkpoints.
 func (o *Options) checkpointOptions() output.CheckpointOptions {
-	return output.CheckpointOptions{Store: o.Store, Name: o.Name, Version: o.Version, BiState: o.Definition.IsBiState, Logger: o.Logger}
+	return output.CheckpointOptions{Store: o.Store, Name: cmp.Or(o.States, o.Name), Version: o.Version, BiState: o.Definition.IsBiState, Logger: o.Logger}
 }
 
 // tooMuch says that so much waits to be written that nothing more is to be handled.

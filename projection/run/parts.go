@@ -35,6 +35,20 @@ type writer interface {
 	Close()
 }
 
+// silence is a writer that writes nothing.
+type silence struct{}
+
+func (silence) Emit(position.Position, *handler.Event, []handler.Emission)     {}
+func (silence) Result(position.Position, *handler.Event, string, []byte, bool) {}
+func (silence) Pending() int                                                   { return 0 }
+func (silence) Bytes() int64                                                   { return 0 }
+func (silence) Writing() int                                                   { return 0 }
+func (silence) WaitBelow(context.Context, int) error                           { return nil }
+func (silence) Flush(context.Context) error                                    { return nil }
+func (silence) Failed() context.Context                                        { return context.Background() }
+func (silence) Err() error                                                     { return nil }
+func (silence) Close()                                                         {}
+
 // checkpoints has the methods of output.Checkpoints that a run needs.
 type checkpoints interface {
 	Load(ctx context.Context) (output.Checkpoint, error)

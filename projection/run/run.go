@@ -164,7 +164,11 @@ func (r *Run) try() error {
 	if err == nil {
 		r.once.Do(func() { close(r.started) })
 		err = r.loop()
-		if errors.Is(err, source.ErrEnd) {
+		switch {
+		case !errors.Is(err, source.ErrEnd):
+		case r.opts.Until != nil:
+			err = r.reached()
+		default:
 			err = r.complete()
 		}
 	}

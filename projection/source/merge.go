@@ -30,7 +30,7 @@ func newStreamsInput(r *Reader, names []string, from position.Position) *streams
 	in := &streamsInput{r: r, numbers: make([]int64, len(names))}
 	for i, name := range names {
 		n := from.Numbers[i].Number
-		s := &stream{Cursor: catchup.Cursor{Store: r.Store, Stream: name, Next: max(n, n+1), Last: -1}, index: i, read: n}
+		s := &stream{Cursor: catchup.Cursor{Store: r.Store, Stream: name, Next: max(n, n+1), Last: -1}, index: i, read: n, until: math.MaxInt64}
 		if r.category {
 			s.category, _ = strings.CutPrefix(name, categoryPrefix)
 		}
@@ -204,7 +204,7 @@ func (in *streamsInput) extent() (done, total int64, isAll bool) {
 		if info, err := s.Store.StreamInfo(context.Background(), s.Stream); err == nil {
 			s.Last = max(s.Last, info.Last)
 		}
-		total += s.Last + 1
+		total += min(s.Last, s.until) + 1
 		done += min(in.numbers[i], s.Last) + 1
 		isAll = isAll && s.isEmpty() && (s.isEnded || s.Next > s.Last)
 	}

@@ -89,7 +89,28 @@ func open(ctx context.Context, o Options, limits bounds) (*Reader, error) {
 	} else {
 		r.in = newStreamsInput(r, streams, from)
 	}
+	if o.Until != nil {
+		until, err := position.Convert(*o.Until, Zero(o.Definition))
+		if err != nil {
+			return nil, err
+		}
+		r.end(until)
+	}
 	return r, nil
+}
+
+// end ends the input after a position.
+func (r *Reader) end(until position.Position) {
+	if !until.Log {
+		for i, s := range r.in.(*streamsInput).streams {
+			s.until = until.Numbers[i].Number
+		}
+		return
+	}
+	if until.Prepare >= until.Commit { // With the record that begins there.
+		until.Commit++
+	}
+	r.limit = min(r.limit, until.Commit)
 }
 
 // Fill reads ahead if the buffer is empty. It returns when an event is buffered or

@@ -43,6 +43,9 @@ type Options struct {
 	From position.Position
 	// Once makes Fill return ErrEnd at the end of the input as it was when the reader was opened.
 	Once bool
+	// Until, with Once, ends the input after that position, which is of the definition's kind of
+	// source. Nil: at the end that the input had when the reader was opened.
+	Until *position.Position
 	// FaultOutOfOrder makes Fill return a *handler.Fault where numbers of a stream are missing.
 	FaultOutOfOrder bool
 	// May decides about the right to read a stream, event.AllStream for the log; nil: all may be

@@ -21,6 +21,7 @@ type stream struct {
 	head  int     // in queue
 
 	read  int64 // number of the last record that was read; -1: none
+	until int64 // number of the last record that is read
 	count int   // events of a page
 
 	// horizon is a position of the log: all records of the stream before it are in queue or were
@@ -90,7 +91,7 @@ func (in *streamsInput) queuePage(ctx context.Context, s *stream, events []event
 	for n = range events {
 		res := &events[n]
 		switch {
-		case res.Position >= r.limit:
+		case res.Position >= r.limit, res.Number > s.until:
 			s.isEnded, s.horizon = true, math.MaxInt64
 			return n, nil
 		case res.Position >= settled:

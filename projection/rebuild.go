@@ -1,0 +1,388 @@
+package projection
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/output"
+	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/run"
+	"github.com/annalsdb/annals/projection/source"
+)
+
+// rebuild is a second version of a projection, as it is stored. Other versions read and write it:
+// do not change.
+type rebuild struct {
+	Status string    `json:"status"`
+	Query  string    `json:"query"`
+	Emit   *bool     `json:"emitEnabled"` // nil: as the projection has it
+	RunAs  *Identity `json:"runAs"`
+	Epoch  int64     `json:"epoch"` // of the projection
+	// States is the name that the streams of its checkpoints are of, and Before that of the version
+	// that runs; empty: the projection's.
+	States string `json:"states"`
+	Before string `json:"before"`
+}
+
+// Names of stored data. Other versions read and write them: do not change.
+const (
+	rebuildPrefix = "$rebuilt" // no projection has a name that begins so
+	typeRebuild   = "$ProjectionRebuild"
+
+	rebuildBegun   = "begun"
+	rebuildEnded   = "ended"
+	rebuildCleared = "cleared" // the streams that are not used any more are deleted
+)
+
+// rebuildName is what the stream of the rebuilds of a projection is named after.
+func rebuildName(id int64) string { return fmt.Sprintf("%s-%d", rebuildPrefix, id) }
+
+// isRebuildName reports whether a stream of a projection of that name could be one of a rebuild.
+func isRebuildName(name string) bool {
+	return name == rebuildPrefix || strings.HasPrefix(name, rebuildPrefix+"-")
+}
+
+// apply makes a definition that of the second version.
+func (r *rebuild) apply(d *definition) {
+	d.Query, d.RunAs, d.States = r.Query, r.RunAs, r.States
+	if r.Emit != nil {
+		d.EmitEnabled = *r.Emit
+	}
+}
+
+// asks reports whether two rebuilds are of the same request.
+func (r *rebuild) asks(o *rebuild) bool {
+	return r.Query == o.Query && (r.Emit == nil) == (o.Emit == nil) && (r.Emit == nil || *r.Emit == *o.Emit)
+}
+
+// storeRebuild stores a rebuild after the event last of its stream, and returns its number.
+func (t *term) storeRebuild(id int64, r *rebuild, last int64) (int64, error) {
+	name := rebuildName(id)
+	if r.Status == rebuildBegun && r.Before == "" {
+		r.States = fmt.Sprintf("%s-%d", name, last+1)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return 0, err
+	}
+	written, err := t.write(appended(definitionStream(name), last, typeRebuild, true, data))
+	return written.Last, err
+}
+
+// readRebuild finds the last rebuild of a projection.
+func (t *term) readRebuild(s *stored) error {
+	stream := definitionStream(rebuildName(s.id))
+	s.lastRebuild = -1
+	e, err := t.opts.Store.ReadEvent(t.ctx, stream, event.Head, nil)
+	switch {
+	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrEventNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read stream %s: %w", stream, err)
+	}
+	s.rebuild, s.lastRebuild = &rebuild{}, e.Number
+	if err := json.Unmarshal(e.Data, s.rebuild); err != nil {
+		return fmt.Errorf("read event %d of stream %s: %w", e.Number, stream, err)
+	}
+	return nil
+}
+
+// rebuilding reports whether there is a second version. A definition with its states says that it
+// took over, and another epoch that the projection was reset by a node that knows no rebuilds.
+func (m *machine) rebuilding() bool {
+	r := m.rebuild
+	return r != nil && r.Status == rebuildBegun && r.Epoch == m.def.Epoch && r.States != m.def.States
+}
+
+// clearing reports whether there are streams to delete: those of the version that is not used.
+func (m *machine) clearing() bool {
+	return m.rebuild != nil && m.rebuild.Status != rebuildCleared && !m.rebuilding()
+}
+
+// Conflict says why a rebuild cannot be what was asked for now.
+type Conflict struct{ Text string }
+
+func (e *Conflict) Error() string { return e.Text }
+
+// ErrNoRebuild says that a projection has no second version.
+var ErrNoRebuild = errors.New("The projection is not being rebuilt") //lint:ignore ST1005 the text is that of the wire
+
+var (
+	errRebuilding = &Refused{"The projection is being rebuilt. Swap or end the rebuild first."}
+	errRebuilt    = &Conflict{"The projection is being rebuilt already"}
+	errClearing   = &Conflict{"The streams of the rebuild before are being deleted. Try again later"}
+	errNotSwapped = &Conflict{"The projection could not be stopped. Nothing was swapped"}
+	errUnsettled  = &Conflict{"The projection is being started or stopped. Try again later"}
+	errBehind     = &Conflict{"The rebuild has not caught up with the projection yet"}
+)
+
+// rebuildRefusal says why a command cannot be because of a rebuild that there is, or is not; nil:
+// it can. isDone says that it is done already.
+func (m *machine) rebuildRefusal(c *change) (err error, isDone bool) {
+	switch isBeside := m.rebuilding(); c.kind {
+	case reset, setQuery:
+		if isBeside {
+			return errRebuilding, false
+		}
+	case beginRebuild:
+		switch {
+		case isBeside && m.rebuild.asks(c.rebuild):
+			return nil, true
+		case isBeside:
+			return errRebuilt, false
+		case m.clearing():
+			return errClearing, false
+		}
+	case endRebuild:
+		if !isBeside {
+			return ErrNoRebuild, false
+		}
+	case swapRebuild:
+		switch {
+		case !isBeside && m.rebuild != nil && m.rebuild.States == m.def.States:
+			return nil, true
+		case !isBeside:
+			return ErrNoRebuild, false
+		case m.status != running && !m.status.ended():
+			return errUnsettled, false
+		}
+	}
+	return nil, false
+}
+
+// recorded says that a change of the rebuild is stored.
+func (m *machine) recorded(r *rebuild) []effect {
+	m.storing, m.rebuild = nil, r
+	return m.unqueue(append(m.resumeRebuild(), m.answer(nil)...))
+}
+
+// resumeRebuild takes up what is to be done with the last rebuild.
+func (m *machine) resumeRebuild() []effect {
+	switch {
+	case m.rebuilding():
+		return []effect{{kind: doFollow}}
+	case m.clearing():
+		return []effect{{kind: doClear}}
+	}
+	return nil
+}
+
+// swap begins to take over the second version: the projection stops at a mark.
+func (m *machine) swap(c *change) []effect {
+	m.rebuild.apply(&c.def)
+	m.storing = c
+	if m.run != liveRun {
+		return []effect{{kind: doCatchUp}}
+	}
+	m.status, m.next = stopping, swapping
+	return []effect{{kind: doStop}}
+}
+
+// caughtUp says that the second version is at the mark of the first; with an error that it is not.
+func (m *machine) caughtUp(err error) []effect {
+	if err == nil {
+		return []effect{{kind: doStore, change: m.storing}}
+	}
+	m.storing = nil
+	return m.unqueue(append(m.answer(err), m.backOut()...))
+}
+
+// backOut makes the projection what it was before the swap.
+func (m *machine) backOut() []effect {
+	out := m.resumeRebuild()
+	if m.status == stopping {
+		out = append(out, m.prepare(nil)...)
+	}
+	return out
+}
+
+// storeRebuild stores the change of a rebuild.
+func (p *projection) storeRebuild(r *rebuild) {
+	p.mu.Lock()
+	id, last := p.id, p.lastRebuild
+	p.mu.Unlock()
+	number, err := p.t.storeRebuild(id, r, last)
+	p.push(func(m *machine) []effect {
+		if err != nil {
+			return m.notStored(err)
+		}
+		p.lastRebuild = number
+		return m.recorded(r)
+	})
+}
+
+// clear deletes the checkpoints of the version that is not used any more.
+func (p *projection) clear() {
+	p.mu.Lock()
+	r, id, last, f, version := *p.m.rebuild, p.id, p.lastRebuild, p.follower, p.version()
+	unused := r.States
+	if r.States == p.m.def.States {
+		unused = r.Before
+	}
+	p.mu.Unlock()
+	f.end()
+	pause := pauses()
+	for {
+		err := p.deleteCheckpoints(cmp.Or(unused, p.name), version)
+		if err == nil {
+			r.Status = rebuildCleared
+			last, err = p.t.storeRebuild(id, &r, last)
+		}
+		switch {
+		case p.t.ctx.Err() != nil:
+			return
+		case err == nil:
+			p.push(func(m *machine) []effect {
+				m.rebuild, p.lastRebuild = &r, last
+				return nil
+			})
+			return
+		case pause.Failures == 0:
+			p.t.opts.Logger.Warn("the old checkpoints of a projection cannot be deleted, trying again", "projection", p.name, logkey.Error, err)
+		}
+		if !pause.Wait(p.t.ctx) {
+			return
+		}
+	}
+}
+
+// deleteCheckpoints deletes the checkpoints whose streams are of a name.
+func (p *projection) deleteCheckpoints(name string, v position.Version) error {
+	return output.DeleteStreams(p.t.ctx, output.Deletion{Store: p.t.opts.Store, Streams: output.Streams{Projection: name}, Version: v, Checkpoints: true})
+}
+
+// States of a rebuild, as they are shown: do not change.
+const (
+	RebuildRunning = "Running" // reads what the projection has handled
+	RebuildReady   = "Ready"   // has read it
+	RebuildFaulted = "Faulted"
+	RebuildStopped = "Stopped" // this node does not let it run
+	RebuildSwapped = "Swapped" // took over
+)
+
+// Rebuild describes the second version of a projection. Names are part of the wire: do not change.
+type Rebuild struct {
+	Name        string `json:"name"`
+	Status      string `json:"status"`
+	Reason      string `json:"reason"` // why it is faulted
+	Query       string `json:"query"`
+	EmitEnabled bool   `json:"emitEnabled"`
+	Position    string `json:"position"` // as text; empty: nothing was handled
+	// Mark is the checkpoint of the projection, up to where it reads, as text.
+	Mark      string  `json:"mark"`
+	Progress  float64 `json:"progress"`                    // percent of the way to the mark
+	Processed int64   `json:"eventsProcessedAfterRestart"` // events since the last start
+	// Comparison is the last that was asked for; nil: there was none since this node leads.
+	Comparison *run.Comparison `json:"comparison"`
+}
+
+// Rebuild begins a second version of a projection, which runs next to it. A query that cannot be
+// prepared, or that reads another kind of source, is *BadInput. Errors of this and of the next
+// three methods are also *Conflict and ErrNoRebuild.
+func (s *Service) Rebuild(ctx context.Context, name string, u Update, by Identity) error {
+	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
+		d := p.asStored()
+		switch {
+		case d.Mode != Continuous:
+			return nil, &BadInput{"Only a continuous projection can be rebuilt"}
+		case isStandard(name):
+			return nil, &BadInput{"A system projection cannot be rebuilt"}
+		case len(u.Query) > maxQuery:
+			return nil, event.ErrTooLarge
+		}
+		r := &rebuild{Status: rebuildBegun, Query: u.Query, Emit: u.Emit, RunAs: runAs(by)}
+		r.apply(&d)
+		reads, err := p.t.define(name, &d)
+		if err != nil {
+			return nil, &BadInput{"The query cannot be prepared: " + err.Error()}
+		}
+		if err := p.mayFollow(reads); err != nil {
+			return nil, err
+		}
+		return &change{kind: beginRebuild, rebuild: r}, nil
+	})
+}
+
+// mayFollow reports whether a version that reads that could take over at a position of the
+// projection.
+func (p *projection) mayFollow(reads *handler.Definition) error {
+	p.mu.Lock()
+	before := p.definition
+	p.mu.Unlock()
+	if before == nil { // It is seen at its checkpoint.
+		return nil
+	}
+	if _, err := position.Convert(source.Zero(before), source.Zero(reads)); err != nil {
+		return &BadInput{"The query reads another kind of source than the projection: " + err.Error()}
+	}
+	return nil
+}
+
+// EndRebuild ends the second version of a projection, which did not take over.
+func (s *Service) EndRebuild(ctx context.Context, name string, by Identity) error {
+	return s.change(ctx, name, by, 0, func(*projection) (*change, error) { return &change{kind: endRebuild}, nil })
+}
+
+// SwapRebuild makes the second version the projection. It returns once it runs, or has faulted, or
+// is stopped as the projection was.
+func (s *Service) SwapRebuild(ctx context.Context, name string, by Identity) error {
+	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.m.rebuilding() {
+			if err := p.follower.notReady(); err != nil {
+				return nil, err
+			}
+		}
+		return &change{kind: swapRebuild}, nil
+	})
+}
+
+// RebuildStatus describes the second version of a projection. With compare its states are compared
+// with those of the projection first, which takes compareTime at most.
+func (s *Service) RebuildStatus(ctx context.Context, name string, compare, withStates bool, by Identity) (Rebuild, error) {
+	p, err := s.find(name)
+	if err != nil {
+		return Rebuild{}, err
+	}
+	if !by.Operator {
+		return Rebuild{}, event.ErrNotAuthorized
+	}
+	p.mu.Lock()
+	r, d, f, isBeside := p.m.rebuild, p.m.def, p.follower, p.m.rebuilding()
+	p.mu.Unlock()
+	switch {
+	case isBeside:
+	case r != nil && r.States == d.States:
+		return Rebuild{Name: name, Status: RebuildSwapped, Query: r.Query, EmitEnabled: d.EmitEnabled, Progress: 100}, nil
+	default:
+		return Rebuild{}, ErrNoRebuild
+	}
+	r.apply(&d)
+	out := Rebuild{Name: name, Status: RebuildStopped, Query: d.Query, EmitEnabled: d.EmitEnabled, Progress: -1}
+	if f == nil {
+		return out, nil
+	}
+	if compare {
+		if err := f.compare(ctx, withStates); err != nil {
+			return Rebuild{}, err
+		}
+	}
+	f.describe(&out, withStates)
+	return out, nil
+}
+
+// Times that are waited at most.
+const (
+	compareTime = 8 * time.Second // for a comparison
+	// for the second version to reach the mark, while the projection stands
+	swapTime = 30 * time.Second
+)
