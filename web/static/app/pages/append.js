@@ -4,6 +4,7 @@ import { command, eventsJSON, send } from "../api.js";
 import { eventName, path } from "../lib/address.js";
 import { check, pretty } from "../lib/json.js";
 import { Copy, EventLink, Failure, Field, Page } from "../parts/basics.js";
+import { Icon, icons } from "../parts/icons.js";
 import { loadEvent } from "../parts/events.js";
 import { has } from "../store.js";
 
@@ -68,15 +69,15 @@ export default function Append({ stream: given = "", query }) {
 		work(false);
 	};
 	return html`<${Page} title="Append event" what="Writes one event or several, all or none, as a client would."><form class="wide-form" onSubmit=${submit}>
-		<div class="fields"><${Field} label="Stream" value=${stream} set=${setStream} required /><${Field} label="Expected version" value=${version} set=${setVersion} error=${violated(stream)} hint="Empty: any. -1: there must be no stream. Else the number of its last event." inputmode="numeric" /></div>
-		${events.map((e, i) => html`<fieldset key=${i} class="box"><legend>${events.length > 1 ? `Event ${i + 1}` : "Event"}</legend>
+		<div class="fields"><${Field} label="Stream" value=${stream} set=${setStream} required /><${Field} label="Expected version" value=${version} set=${setVersion} error=${violated(stream)} hint="Empty: any; -1: no stream yet; else its last number." inputmode="numeric" /></div>
+		${events.map((e, i) => html`<fieldset key=${i}><legend>${events.length > 1 ? `Event ${i + 1}` : "Event"}</legend>
 			${i > 0 && has("multiStream") && html`<div class="fields"><${Field} label=${name("Stream", i)} value=${e.stream} set=${(stream) => change(i, { stream })} hint="Empty: the stream above." />
 				${streamOf(e, i) !== stream && events.findIndex((x, j) => streamOf(x, j) === e.stream) === i && html`<${Field} label=${name("Expected version", i)} value=${expected(e.stream)} set=${(v) => setVersions({ ...versions, [e.stream]: v })} error=${violated(e.stream)} hint="As above, of this stream." inputmode="numeric" />`}</div>`}
 			<div class="fields"><${Field} label=${name("Event type", i)} value=${e.type} set=${(type) => change(i, { type })} error=${e.type !== "" ? wrong[i].type : ""} /><${Field} label=${name("Event id", i)} value=${e.id} set=${(id) => change(i, { id })} class="mono" /></div>
-			<div class="columns"><${Field} label=${name("Data", i)} area=${12} value=${e.data} set=${(data) => change(i, { data })} error=${wrong[i].data} hint="JSON" /><${Field} label=${name("Metadata", i)} area=${12} value=${e.metadata} set=${(metadata) => change(i, { metadata })} error=${wrong[i].metadata} hint="JSON, or nothing" /></div>
-			${events.length > 1 && html`<button type="button" onClick=${() => set(events.filter((_, j) => j !== i))}>Remove event ${i + 1}</button>`}</fieldset>`)}
+			<div class="columns lead-first"><${Field} label=${name("Data", i)} area=${12} value=${e.data} set=${(data) => change(i, { data })} error=${wrong[i].data} hint="JSON" /><${Field} label=${name("Metadata", i)} area=${12} value=${e.metadata} set=${(metadata) => change(i, { metadata })} error=${wrong[i].metadata} hint="JSON, or nothing" /></div>
+			${events.length > 1 && html`<button type="button" class="risky" onClick=${() => set(events.filter((_, j) => j !== i))}>Remove event ${i + 1}</button>`}</fieldset>`)}
 		${has("conditions") && html`<details><summary>Condition</summary><${Field} label="Condition" area=${4} value=${condition} set=${setCondition} error=${badCondition} hint="JSON, as Search copies it: nothing is written when an event behind its position matches." /></details>`}
-		<div class="buttons"><button class="primary" disabled=${!ready || busy}>Append</button><button type="button" onClick=${() => set([...events, { ...blank(), type: events[events.length - 1].type }])}>One more event</button>
+		<div class="buttons"><button class="primary" disabled=${!ready || busy}>Append</button><button type="button" onClick=${() => set([...events, { ...blank(), type: events[events.length - 1].type }])}><${Icon} of=${icons.Plus} />One more event</button>
 			<${Copy} label="Copy as curl" text=${() => command("POST", address, request())} /></div>
 		<div role="status">${result && result.written && html`<p class="box good">Written as ${result.written.map((w) => `${w.number}@${w.stream}`).join(", ")}.</p>`}</div>
 		${result && result.written && result.written.map((w) => html`<p key=${w.stream}><${EventLink} stream=${w.stream} number=${w.number} /></p>`)}

@@ -118,9 +118,12 @@ export function Answer({ of, children, empty, lines = 6, needs = "" }) {
 		${empty && empty(of.data) ? null : children(of.data)}</div>`;
 }
 
+/** Code is a text to be copied. */
+export const Code = ({ text, name = "Copy" }) => html`<div class="code"><pre class="mono raw" tabindex="0">${text}</pre><${Copy} label="Copy" aria-label=${name} text=${text} /></div>`;
+
 /** Empty says what would fill a place, with a line of curl. @param {{text: any, command?: string, icon?: any}} p */
 export function Empty({ text, command, icon = icons.Inbox }) {
-	return html`<div class="empty"><${Icon} of=${icon} /><p>${text}</p>${command && html`<pre class="mono">${command}</pre><${Copy} label="Copy" text=${command} />`}</div>`;
+	return html`<div class="empty"><${Icon} of=${icon} /><p>${text}</p>${command && html`<${Code} text=${command} />`}</div>`;
 }
 
 /** Absent is what a node does not have. */
