@@ -42,7 +42,9 @@ every node and compared with what the clients know:
   - subscribers that moved between nodes saw every event once and in order
   - writes sent again with the same ids wrote nothing twice
   - every event of a stream with persistent subscriptions was acknowledged or parked in each
-    group; none was given to two consumers at once, retried too often, or skipped by a checkpoint
+    group; none was given to two consumers at once, retried too often, or skipped by a checkpoint;
+    none came before its delay was over, or passed a delayed one of its stream; paused groups gave
+    nothing
   - scavenges removed what limits and deletions hide, and nothing else; nodes that were scavenged
     up to one point hold the same events, and as leaders they give the same answers
   - a projection that copies and counts events, and $by_category, handled each event once and in

@@ -26,6 +26,8 @@ const (
 	actionRetry = "retry"
 	actionLeave = "none"
 	actReplay   = "replay of parked messages"
+	actPause    = "pause"
+	actResume   = "end of a pause"
 	actUpdate   = "update"
 	actRestart  = "restart of the subsystem"
 )
@@ -51,11 +53,17 @@ type step struct {
 	Title    string   `json:"title,omitempty"`
 	Retries  int      `json:"retries,omitempty"`
 	Outcome  outcome  `json:"outcome"`
+	// of a demand for a retry; nil: that of the group
+	Delay *time.Duration `json:"delay,omitempty"`
 }
 
 func (s *step) String() string {
-	return fmt.Sprintf("%s to %s: %s %s, consumer %d, %s, retry count %d: %s",
-		seconds(s.Call), seconds(s.Return), s.What, s.ID, s.Consumer, nodeName(s.Node), s.Retries, s.Outcome)
+	delay := ""
+	if s.Delay != nil {
+		delay = " after " + s.Delay.String()
+	}
+	return fmt.Sprintf("%s to %s: %s%s %s, consumer %d, %s, retry count %d: %s",
+		seconds(s.Call), seconds(s.Return), s.What, delay, s.ID, s.Consumer, nodeName(s.Node), s.Retries, s.Outcome)
 }
 
 // consumer is a client that reads messages of one group and answers most of them. All its messages
@@ -165,7 +173,7 @@ func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *ha
 		c.find.add(kindAnswer, "%s gives %d messages of %s, asked for %d", c.place(a.from), len(h.messages), c.group, count)
 	}
 	for _, m := range h.messages {
-		c.steps = append(c.steps, step{delivered, c.group, c.number, a.from.Index, call, ret, m.id, m.title, m.retries, done})
+		c.steps = append(c.steps, step{delivered, c.group, c.number, a.from.Index, call, ret, m.id, m.title, m.retries, done, nil})
 	}
 	c.count.add(ofSubscriptions, "deliveries", len(h.messages))
 	return h
@@ -187,7 +195,7 @@ func (c *consumer) usable(a *answer, err error) bool {
 // answer decides the fate of each message and tells the server.
 func (c *consumer) answer(ctx context.Context, h *handout) {
 	if c.rng.IntN(4) == 0 {
-		c.send(ctx, actionAck, h.ackAll, ids(h.messages))
+		c.send(ctx, actionAck, nil, h.ackAll, ids(h.messages))
 		return
 	}
 	fates := map[string][]message{}
@@ -206,15 +214,16 @@ func (c *consumer) answer(ctx context.Context, h *handout) {
 	for _, a := range answers {
 		list := fates[a]
 		for len(list) > 0 && c.rng.IntN(2) == 0 { // Some by themselves, the rest together.
-			path := list[0].ack
+			path, after := list[0].ack, c.after()
 			if a != actionAck {
-				path = list[0].nack + "?action=" + c.spelling(a)
+				path = list[0].nack + "?action=" + c.spelling(a, after)
 			}
-			c.send(ctx, a, path, ids(list[:1]))
+			c.send(ctx, a, after, path, ids(list[:1]))
 			list = list[1:]
 		}
 		if len(list) > 0 {
-			c.send(ctx, a, c.listed(a, ids(list)), ids(list))
+			after := c.after()
+			c.send(ctx, a, after, c.listed(a, after, ids(list)), ids(list))
 		}
 	}
 }
@@ -235,23 +244,38 @@ func (c *consumer) fate() string {
 	return actionLeave
 }
 
-// spelling returns an action as clients write it; any unknown word means a retry.
-func (c *consumer) spelling(a string) string {
-	if a == actionRetry && c.rng.IntN(3) == 0 {
-		return "Retyr"
+// after is a delay that a consumer asks for, nil: it leaves that to the group.
+func (c *consumer) after() *time.Duration {
+	if c.group.settings.RetryDelay == 0 || c.rng.IntN(2) == 0 {
+		return nil
+	}
+	return new(time.Duration(c.rng.IntN(int(longestAfter/time.Millisecond))) * time.Millisecond)
+}
+
+// spelling returns an action as clients write it, a retry with its delay; any unknown word means a
+// retry.
+func (c *consumer) spelling(a string, after *time.Duration) string {
+	if a != actionRetry {
+		return a
+	}
+	if c.rng.IntN(3) == 0 {
+		a = "Retyr"
+	}
+	if after != nil {
+		a += "&after=" + after.String()
 	}
 	return a
 }
 
 // listed is the path that answers many messages at once.
-func (c *consumer) listed(a string, list []event.ID) string {
+func (c *consumer) listed(a string, after *time.Duration, list []event.ID) string {
 	texts := make([]string, len(list))
 	for i, id := range list {
 		texts[i] = id.String()
 	}
 	path := "/ack?ids=" + strings.Join(texts, ",")
 	if a != actionAck {
-		path = "/nack?ids=" + strings.Join(texts, ",") + "&action=" + c.spelling(a)
+		path = "/nack?ids=" + strings.Join(texts, ",") + "&action=" + c.spelling(a, after)
 	}
 	return c.group.path() + path
 }
@@ -272,13 +296,13 @@ func (c *consumer) answerHeld(ctx context.Context) {
 			kept = append(kept, h)
 			continue
 		}
-		c.send(ctx, actionAck, c.listed(actionAck, h.ids), h.ids)
+		c.send(ctx, actionAck, nil, c.listed(actionAck, nil, h.ids), h.ids)
 	}
 	c.held = kept
 }
 
-// send answers messages, once: what got lost is delivered again.
-func (c *consumer) send(ctx context.Context, as string, path string, list []event.ID) {
+// send answers messages, once: what got lost is delivered again. after is the delay of a retry.
+func (c *consumer) send(ctx context.Context, as string, after *time.Duration, path string, list []event.ID) {
 	call := c.hist.now()
 	a, err := c.do(ctx, c.node(), client.Request{Method: http.MethodPost, Path: path})
 	r := step{What: as, Group: c.group, Consumer: c.number, Node: -1, Call: call, Return: c.hist.now(), Outcome: judge(a, err)}
@@ -287,6 +311,9 @@ func (c *consumer) send(ctx context.Context, as string, path string, list []even
 	}
 	if !c.usable(a, err) && r.Outcome == conflict {
 		r.Outcome = refused
+	}
+	if as == actionRetry {
+		r.Delay = after
 	}
 	c.count.add(ofSubscriptions, as+" "+r.Outcome.String(), len(list))
 	for _, id := range list {

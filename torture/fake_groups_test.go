@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,6 +37,9 @@ const (
 	breakTitle   = "messages show another event"
 	breakRetries = "there is no limit of retries"
 	breakStuck   = "a group is never live"
+	breakDelay   = "messages come before they are due"
+	breakOrder   = "messages pass a delayed one"
+	breakPause   = "a paused group hands out messages"
 )
 
 // fakeGroups is a server with streams and groups in memory, which breaks one promise.
@@ -57,6 +61,7 @@ type fakeMessage struct {
 	title    string
 	retries  int
 	deadline time.Time
+	due      time.Time // not to be handed out before
 	replayed bool
 }
 
@@ -67,6 +72,7 @@ type fakeGroup struct {
 	retry        []*fakeMessage
 	out          map[string]*fakeMessage
 	checkpoint   int64
+	isPaused     bool
 	parked       []*fakeMessage
 	again        *fakeMessage // to be given to another
 }
@@ -164,6 +170,8 @@ func (f *fakeGroups) handler() http.Handler {
 	group("POST /nack", f.nack)
 	group("POST /nack/{id}", f.nack)
 	group("POST /replayParked", f.replay)
+	group("POST /pause", func(g *fakeGroup, _ http.ResponseWriter, _ *http.Request) { g.isPaused = f.promise != breakPause })
+	group("POST /resume", func(g *fakeGroup, _ http.ResponseWriter, _ *http.Request) { g.isPaused = false })
 	group("GET /info", f.info)
 	mux.HandleFunc("GET /subscriptions", func(w http.ResponseWriter, _ *http.Request) {
 		var list []groupInfo
@@ -235,12 +243,12 @@ func (g *fakeGroup) load() {
 func (f *fakeGroups) expire(g *fakeGroup) {
 	for _, id := range slices.Sorted(maps.Keys(g.out)) {
 		if m := g.out[id]; time.Now().After(m.deadline) {
-			f.putBack(g, m)
+			f.putBack(g, m, g.settings.delay(m.retries+1))
 		}
 	}
 }
 
-func (f *fakeGroups) putBack(g *fakeGroup, m *fakeMessage) {
+func (f *fakeGroups) putBack(g *fakeGroup, m *fakeMessage, delay time.Duration) {
 	delete(g.out, m.id)
 	switch {
 	case m.retries >= g.settings.MaxRetries && f.promise != breakRetries:
@@ -248,6 +256,9 @@ func (f *fakeGroups) putBack(g *fakeGroup, m *fakeMessage) {
 	case f.promise == breakForget:
 	default:
 		m.retries++
+		if m.due = time.Now().Add(delay); f.promise == breakDelay {
+			m.due = time.Now()
+		}
 		g.retry = append(g.retry, m)
 	}
 }
@@ -318,14 +329,22 @@ func (f *fakeGroups) read(g *fakeGroup, w http.ResponseWriter, r *http.Request) 
 }
 
 func (f *fakeGroups) nextMessage(g *fakeGroup) *fakeMessage {
+	if g.isPaused {
+		return nil
+	}
 	if m := g.again; m != nil {
 		g.again = nil
 		return m
 	}
-	if len(g.retry) > 0 {
-		m := g.retry[0]
-		g.retry = g.retry[1:]
-		return m
+	slices.SortStableFunc(g.retry, func(a, b *fakeMessage) int { return cmp.Compare(a.number, b.number) })
+	for i, m := range g.retry {
+		if !time.Now().Before(m.due) {
+			g.retry = slices.Delete(g.retry, i, i+1)
+			return m
+		}
+		if !m.replayed && (&group{stream: g.stream, settings: g.settings}).isOrdered() && f.promise != breakOrder {
+			return nil
+		}
 	}
 	all := f.events[g.stream]
 	if g.next >= int64(len(all)) {
@@ -383,7 +402,13 @@ func (f *fakeGroups) nack(g *fakeGroup, w http.ResponseWriter, r *http.Request) 
 		case "park":
 			f.park(g, m)
 		default:
-			f.putBack(g, m)
+			delay := g.settings.delay(m.retries + 1)
+			if text := r.FormValue("after"); text != "" {
+				var err error
+				delay, err = time.ParseDuration(text)
+				f.must(err)
+			}
+			f.putBack(g, m, delay)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package torture
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -26,6 +27,11 @@ type groupSettings struct {
 	After         int   `json:"checkPointAfterMilliseconds,omitempty"`
 	MinCheckpoint int   `json:"minCheckPointCount,omitempty"`
 	MaxCheckpoint int   `json:"maxCheckPointCount,omitempty"`
+
+	RetryDelay int     `json:"retryDelayMilliseconds,omitempty"`
+	Backoff    float64 `json:"retryBackoff,omitempty"`
+	AtLeast    int     `json:"checkpointAtLeastEveryMilliseconds,omitempty"`
+	Strategy   string  `json:"namedConsumerStrategy,omitempty"`
 }
 
 // defaultMinCheckpoint is the progress that is worth a checkpoint unless a group says otherwise.
@@ -33,9 +39,26 @@ const defaultMinCheckpoint = 10
 
 func (s *groupSettings) timeout() time.Duration { return time.Duration(s.Timeout) * time.Millisecond }
 
+// delay is waited before the n-th retry of a message.
+func (s *groupSettings) delay(n int) time.Duration {
+	d := time.Duration(s.RetryDelay) * time.Millisecond
+	return time.Duration(float64(d) * math.Pow(max(1, s.Backoff), float64(n-1)))
+}
+
+// longestAfter bounds the delays that consumers ask for.
+const longestAfter = time.Second
+
+// patience is how long a message may be out of sight: until its time is over, and then for a delay.
+func (s *groupSettings) patience() time.Duration {
+	return s.timeout() + max(s.delay(s.MaxRetries), longestAfter)
+}
+
 // uncheckpointed is how many finished events at the end of a stream need no checkpoint.
 func (s *groupSettings) uncheckpointed() int64 {
-	if s.MinCheckpoint == 0 {
+	switch {
+	case s.AtLeast > 0:
+		return 0
+	case s.MinCheckpoint == 0:
 		return defaultMinCheckpoint - 1
 	}
 	return int64(s.MinCheckpoint) - 1
@@ -46,6 +69,11 @@ type group struct {
 	stream   string
 	name     string
 	settings groupSettings
+}
+
+// isOrdered reports whether a delayed message holds back all later ones.
+func (g *group) isOrdered() bool {
+	return g.settings.Strategy == client.Pinned && strings.HasSuffix(g.stream, queueStream)
 }
 
 func (g *group) String() string { return g.stream + "::" + g.name }
@@ -78,13 +106,14 @@ const (
 	nowhereStream = "nowhere"
 )
 
-// tormentedGroups are the groups of a run: both streams, links resolved and not, buffers that
-// are full all the time and never, few retries, checkpoints early and late.
+// tormentedGroups are the groups of a run: both streams, links resolved and not, buffers that are
+// full all the time and never, few retries, with delays and without, checkpoints early and late.
 func tormentedGroups(prefix string) []*group {
 	return []*group{
 		{prefix + queueStream, "small", groupSettings{Timeout: 1000, MaxRetries: 2, LiveBuffer: 10, Buffer: 12, Batch: 10, After: 300, MinCheckpoint: 1, MaxCheckpoint: 20}},
 		{prefix + queueStream, "large", groupSettings{Timeout: 2000, MaxRetries: 1, LiveBuffer: 2000, Buffer: 2000, Batch: 100}},
-		{prefix + linksStream, "resolved", groupSettings{ResolveLinks: true, Timeout: 1500, MaxRetries: 2, LiveBuffer: 20, Buffer: 40, Batch: 20, MinCheckpoint: 1}},
+		{prefix + queueStream, "ordered", groupSettings{Timeout: 1500, MaxRetries: 3, RetryDelay: 200, Backoff: 2, AtLeast: 500, Strategy: client.Pinned}},
+		{prefix + linksStream, "resolved", groupSettings{ResolveLinks: true, Timeout: 1500, MaxRetries: 2, LiveBuffer: 20, Buffer: 40, Batch: 20, MinCheckpoint: 1, RetryDelay: 300}},
 		{prefix + linksStream, "bare", groupSettings{Timeout: 3000, MaxRetries: 0, MaxCheckpoint: 50}},
 	}
 }

@@ -31,8 +31,11 @@ const (
 //   - a checkpoint is as old as the log says: it was there when a later append was acknowledged;
 //   - a checkpoint may cover an event only if by then a consumer had sent an answer that takes
 //     the event out of the group, or if the event was ever parked;
-//   - a message may be given again after its timeout, after a demand to retry, after an update of
-//     its group or a restart, and by another leader. Where any of that is possible nothing is reported.
+//   - a message may be given again after its timeout or a demand to retry, each with the delay that
+//     comes of it, after an update of its group or a restart, and by another leader. Where any of
+//     that is possible nothing is reported;
+//   - a group that is paused gives nothing, and where it keeps an order, nothing is given that
+//     comes after a delayed message.
 type groupCheck struct {
 	ledger *ledger
 	subs   *subscriptions
@@ -91,6 +94,8 @@ func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) {
 		b := c.open(g)
 		b.delivered()
 		b.handedTwice()
+		b.passed()
+		b.paused()
 		b.ahead()
 		b.finished()
 	}
@@ -245,37 +250,30 @@ func (b *groupBook) handedTwice() {
 				continue
 			}
 			from, to := min(x.Call, y.Call), max(x.Return, y.Return)
-			if to-from >= int64(b.group.settings.timeout()) || b.excused(e, x.ID, from, to) || !b.calm(from-calmAround, to+calmAround) {
+			soonest, isDemanded := b.soonest(e, x, min(x.Retries, y.Retries), from, to)
+			if to >= soonest || b.excused(e, x.ID, from, to) || !b.calm(from-calmAround, to+calmAround) {
 				continue
 			}
-			b.ledger.find.add(kindTwice, "%s: number %d was given twice within %s, and messages have %s; %s", b.group, n,
-				time.Duration(to-from), b.group.settings.timeout(), b.tell(int64(n)))
+			kind := kindTwice
+			if isDemanded {
+				kind = kindEarly
+			}
+			b.ledger.find.add(kind, "%s: number %d was given twice within %s, and should not come before %s; %s", b.group, n,
+				time.Duration(to-from), time.Duration(soonest-from), b.tell(int64(n)))
 		}
 	}
 }
 
-// excused says whether something in that time may have put a message back.
+// excused says whether something in that time may have put a message back at once.
 func (b *groupBook) excused(e *eventRecord, id event.ID, from, to int64) bool {
-	works := func(s *step) bool {
-		until := s.Return + straggles
-		if s.Outcome == done {
-			until = s.Return + moment
-		}
-		return s.Outcome != refused && s.Call <= to && until >= from
-	}
 	// A message that could not be parked, as on a full disk, is handed out again.
 	unparked := !slices.ContainsFunc(e.parked, func(k *fluidFact) bool { return b.there(k) >= from && b.there(k) <= to })
 	for _, r := range e.steps {
-		if r.ID == id && works(r) && (r.What == actionRetry || r.What == actionPark && unparked) {
+		if r.ID == id && r.What == actionPark && unparked && r.mayWork(from, to) {
 			return true
 		}
 	}
-	for i := range b.subs.acts {
-		if a := &b.subs.acts[i]; a.What != actReplay && (a.Group == nil || a.Group == b.group) && works(a) {
-			return true
-		}
-	}
-	return false
+	return b.loadedAgain(from, to)
 }
 
 // ahead: no checkpoint covers an event that was still in the group.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 )
@@ -42,6 +43,12 @@ func (s *groupScene) did(what string, g *group, o outcome, call, ret int64) {
 	s.subs.acts = append(s.subs.acts, step{What: what, Group: g, Outcome: o, Call: ms(call), Return: ms(ret)})
 }
 
+// retried is a demand for a retry with a delay in milliseconds.
+func (s *groupScene) retried(delay, call, ret int64) {
+	s.said(actionRetry, done, call, ret)
+	s.c.steps[len(s.c.steps)-1].Delay = new(time.Duration(ms(delay)))
+}
+
 func ms(n int64) int64 { return n * int64(time.Millisecond) }
 
 // TestHandedTwice: a message may come again when something has put it back, and not before.
@@ -66,6 +73,37 @@ func TestHandedTwice(t *testing.T) {
 			s.said(actionRetry, done, 100_020, 100_030)
 			s.given(100_040, 100_050)
 		}, nil},
+		{"before the delay of a demand", func(s *groupScene) {
+			s.given(100_000, 100_010)
+			s.retried(500, 100_020, 100_030)
+			s.given(100_400, 100_519)
+		}, []string{kindEarly}},
+		{"after the delay of a demand", func(s *groupScene) {
+			s.given(100_000, 100_010)
+			s.retried(500, 100_020, 100_030)
+			s.given(100_400, 100_520)
+		}, nil},
+		{"at the deadline, with a demand that is long delayed", func(s *groupScene) {
+			s.given(100_000, 100_010)
+			s.retried(5000, 100_020, 100_030)
+			s.given(101_900, 102_010)
+		}, nil}, // The demand may have come too late.
+		{"at the deadline, and the group has a delay", func(s *groupScene) {
+			s.c.group.settings.RetryDelay = 1000
+			s.given(100_000, 100_010)
+			s.given(102_500, 102_990)
+		}, []string{kindTwice}},
+		{"after the deadline and the delay of the group", func(s *groupScene) {
+			s.c.group.settings.RetryDelay = 1000
+			s.given(100_000, 100_010)
+			s.given(102_500, 103_000)
+		}, nil},
+		{"after a pause", func(s *groupScene) {
+			s.given(100_000, 100_010)
+			s.did(actPause, s.c.group, done, 100_011, 100_012)
+			s.did(actResume, s.c.group, done, 100_013, 100_014)
+			s.given(100_020, 100_030)
+		}, []string{kindTwice}},
 		{"after a demand to park that did not come to that", func(s *groupScene) {
 			s.given(100_000, 100_010)
 			s.said(actionPark, done, 100_020, 100_030)
@@ -116,6 +154,95 @@ func TestHandedTwice(t *testing.T) {
 			w := newWatch(nil, nil, s.find, &timeline{})
 			w.calms = []calm{{from: ms(1000), to: ms(201_000)}, {from: ms(202_000), to: ms(400_000)}}
 			checkGroups(newLedger(s.hist, s.book), s.subs, w.wasCalm)
+			s.expect(c.want...)
+		})
+	}
+}
+
+// TestPaused: from the answer to a pause until its end is asked for nothing is given.
+func TestPaused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		play func(s *groupScene)
+		want []string
+	}{
+		{"before it was answered", func(s *groupScene) { s.did(actPause, s.c.group, done, 50, 105) }, nil},
+		{"after it was answered", func(s *groupScene) { s.did(actPause, s.c.group, done, 50, 60) }, []string{kindPaused}},
+		{"after one of another group", func(s *groupScene) { s.did(actPause, &group{}, done, 50, 60) }, nil},
+		{"after one of which nothing is known", func(s *groupScene) { s.did(actPause, s.c.group, pending, 50, 60) }, nil},
+		{"as its end is asked for", func(s *groupScene) {
+			s.did(actPause, s.c.group, done, 50, 60)
+			s.did(actResume, s.c.group, pending, 105, 200)
+		}, nil},
+		{"after its end was refused", func(s *groupScene) {
+			s.did(actPause, s.c.group, done, 50, 60)
+			s.did(actResume, s.c.group, refused, 70, 80)
+			s.did(actResume, s.c.group, done, 200, 210)
+		}, []string{kindPaused}},
+		{"as the end of an earlier pause lies somewhere", func(s *groupScene) {
+			s.did(actResume, s.c.group, pending, 10, 20)
+			s.did(actPause, s.c.group, done, 50, 60)
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newGroupScene(t)
+			s.given(100, 110)
+			s.said(actionAck, done, 300_000, 300_001)
+			c.play(s)
+			checkGroups(newLedger(s.hist, s.book), s.subs, func(int64, int64) bool { return true })
+			s.expect(c.want...)
+		})
+	}
+}
+
+// TestPassed: a message that is delayed for certain holds back those after it, where there is an
+// order.
+func TestPassed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		play func(s *groupScene)
+		want []string
+	}{
+		{"while it is delayed", func(s *groupScene) { s.retried(500, 100_020, 100_030) }, []string{kindPassed}},
+		{"with the delay of the group", func(s *groupScene) {
+			s.c.group.settings.RetryDelay = 500
+			s.said(actionRetry, done, 100_020, 100_030)
+		}, []string{kindPassed}},
+		{"no order", func(s *groupScene) {
+			s.c.group.settings.Strategy = ""
+			s.retried(500, 100_020, 100_030)
+		}, nil},
+		{"when it is due", func(s *groupScene) { s.retried(189, 100_020, 100_030) }, nil},
+		{"as the demand is not answered", func(s *groupScene) { s.retried(500, 100_020, 100_150) }, nil},
+		{"as nothing is known of the demand", func(s *groupScene) {
+			s.retried(500, 100_020, 100_030)
+			s.c.steps[len(s.c.steps)-1].Outcome = pending
+		}, nil},
+		{"as it may be acknowledged", func(s *groupScene) {
+			s.said(actionAck, pending, 99_000, 100_005)
+			s.retried(500, 100_020, 100_030)
+		}, nil},
+		{"as its time may be over", func(s *groupScene) { s.retried(3000, 100_020, 102_000) }, nil},
+		{"as it may be parked", func(s *groupScene) {
+			s.c.steps[0].Retries = 1
+			s.retried(500, 100_020, 100_030)
+		}, nil},
+		{"as the group may be loaded again", func(s *groupScene) {
+			s.retried(500, 100_020, 100_030)
+			s.did(actUpdate, s.c.group, done, 100_050, 100_060)
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newGroupScene(t)
+			s.c.group.settings.Strategy = client.Pinned
+			r := s.wrote(s.client(), queueStream, anyVersion, 1, 1, 2)
+			s.book.logForward(place{node: "node 0", at: 0}, 1, []entry{s.shown(r, queueStream, 1)}, 2*eventSize, true)
+			s.given(100_000, 100_010)
+			c.play(s)
+			s.c.steps = append(s.c.steps, step{What: delivered, Group: s.c.group, ID: s.ids.id(r), Title: "1@" + s.c.group.stream, Call: ms(100_100), Return: ms(100_210)})
+			s.said(actionAck, done, 300_000, 300_001)
+			s.c.steps = append(s.c.steps, step{What: actionAck, Group: s.c.group, ID: s.ids.id(r), Call: ms(300_000), Return: ms(300_001)})
+			checkGroups(newLedger(s.hist, s.book), s.subs, func(int64, int64) bool { return true })
 			s.expect(c.want...)
 		})
 	}

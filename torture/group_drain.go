@@ -39,7 +39,8 @@ func (r *round) drainGroups(ctx context.Context) {
 func (s *subscriptions) drain(ctx context.Context) (finished bool) {
 	longest := time.Duration(0)
 	for _, g := range s.groups {
-		longest = max(longest, g.settings.timeout())
+		longest = max(longest, g.settings.patience())
+		s.insistOnResume(ctx, g)
 	}
 	left := make([]string, len(s.groups))
 	var draining sync.WaitGroup
@@ -63,6 +64,19 @@ func (s *subscriptions) drain(ctx context.Context) (finished bool) {
 	return finished
 }
 
+// insistOnResume ends the pause of a group, in which it would hand out nothing.
+func (s *subscriptions) insistOnResume(ctx context.Context, g *group) {
+	for begun := time.Now(); time.Since(begun) < s.drainTime; {
+		switch o, err := s.resume(ctx, g); {
+		case err != nil:
+			s.find.add(kindAnswer, "%v", err)
+			return
+		case o == done || clock.Sleep(ctx, 100*time.Millisecond) != nil:
+			return
+		}
+	}
+}
+
 // drain empties one group. When the time is over it returns the work that is left.
 func (c *consumer) drain(ctx context.Context, idle, limit time.Duration) string {
 	begun := time.Now()
@@ -72,7 +86,7 @@ func (c *consumer) drain(ctx context.Context, idle, limit time.Duration) string 
 		now := time.Now()
 		switch {
 		case h != nil && len(h.messages) > 0:
-			c.send(ctx, actionAck, h.ackAll, ids(h.messages))
+			c.send(ctx, actionAck, nil, h.ackAll, ids(h.messages))
 			why, last = "messages still come", now
 		case h == nil:
 			why = "it cannot be read"

@@ -11,13 +11,14 @@ import (
 )
 
 // subscriptions is the workload of groups: streams, those who write to them, consumers that compete
-// for their messages, and itself as an operator who replays parked messages, updates groups and
-// restarts the subsystem now and then.
+// for their messages, and itself as an operator who replays parked messages, updates and pauses
+// groups and restarts the subsystem now and then.
 type subscriptions struct {
 	worker
 	groups    []*group
 	consumers []*consumer
 	acts      []step
+	paused    *group // nil: none, as far as the operator knows
 	// how far the stream of events is known to reach: number of the last event + 1
 	fed atomic.Int64
 	// drainTime is how long groups may take to hand out everything once all is calm.
@@ -84,9 +85,13 @@ func (s *subscriptions) turn(ctx context.Context) time.Duration {
 }
 
 func (s *subscriptions) meddle(ctx context.Context) error {
+	if s.paused != nil && s.rng.IntN(2) == 0 {
+		_, err := s.resume(ctx, s.paused)
+		return err
+	}
 	g := s.groups[s.rng.IntN(len(s.groups))]
 	what, req := actReplay, client.Request{Method: http.MethodPost, Path: g.path() + "/replayParked"}
-	switch dice := s.rng.IntN(10); {
+	switch dice := s.rng.IntN(12); {
 	case dice < 2:
 		req.Path += fmt.Sprintf("?stopAt=%d", s.rng.IntN(20))
 	case dice < 5:
@@ -96,10 +101,27 @@ func (s *subscriptions) meddle(ctx context.Context) error {
 		if req, err = g.put(http.MethodPost); err != nil {
 			return err
 		}
+	case dice < 10 && s.paused == nil:
+		what, s.paused, req.Path = actPause, g, g.path()+"/pause"
 	default:
 		what, g = actRestart, nil
 		req = client.Request{Method: http.MethodPost, Path: "/subscriptions/restart"}
 	}
+	_, err := s.act(ctx, what, g, req)
+	return err
+}
+
+// resume ends the pause of a group.
+func (s *subscriptions) resume(ctx context.Context, g *group) (outcome, error) {
+	o, err := s.act(ctx, actResume, g, client.Request{Method: http.MethodPost, Path: g.path() + "/resume"})
+	if o == done && g == s.paused {
+		s.paused = nil
+	}
+	return o, err
+}
+
+// act does something once, and remembers it. An answer that it should not get is an error.
+func (s *subscriptions) act(ctx context.Context, what string, g *group, req client.Request) (outcome, error) {
 	one := step{What: what, Group: g, Consumer: -1, Node: -1, Call: s.hist.now()}
 	a, err := s.do(ctx, s.choose(), req)
 	one.Return, one.Outcome = s.hist.now(), judge(a, err)
@@ -113,9 +135,9 @@ func (s *subscriptions) meddle(ctx context.Context) error {
 	s.count.add(ofSubscriptions, what+" "+one.Outcome.String(), 1)
 	s.acts = append(s.acts, one)
 	if odd {
-		return fmt.Errorf("%s, %s: %s", what, req.Path, a)
+		return one.Outcome, fmt.Errorf("%s, %s: %s", what, req.Path, a)
 	}
-	return nil
+	return one.Outcome, nil
 }
 
 // feed writes to the stream of events.

@@ -25,17 +25,20 @@ func TestGroups(t *testing.T) {
 		// What is passed over without an answer is also covered by a checkpoint.
 		{breakSkip, kindSkipped, []string{kindAhead}},
 		// Some of these were in an answer that was given up, so no consumer knows of a delivery.
-		{breakForget, kindForgotten, []string{kindSkipped, kindAhead}},
+		{breakForget, kindForgotten, []string{kindSkipped, kindAhead, kindPassed}},
 		{breakPark, kindForgotten, []string{kindSkipped, kindAhead}},
 		// After a restart nothing comes again.
 		{breakAhead, kindAhead, []string{kindForgotten, kindSkipped}},
 		{breakEnd, kindAhead, nil},
 		{breakList, kindAnswer, nil},
-		{breakTwice, kindTwice, nil},
+		{breakTwice, kindTwice, []string{kindPassed, kindEarly}},
 		{breakPhantom, kindPhantom, nil},
 		{breakTitle, kindMessage, nil},
 		{breakRetries, kindRetries, nil},
 		{breakStuck, kindDrain, nil},
+		{breakDelay, kindEarly, []string{kindTwice, kindPassed}},
+		{breakOrder, kindPassed, nil},
+		{breakPause, kindPaused, nil},
 	}
 	for _, c := range cases {
 		t.Run(c.promise, func(t *testing.T) {
@@ -51,7 +54,8 @@ func TestGroups(t *testing.T) {
 					t.Errorf("%q was not found: %v", c.want, counts)
 				}
 				if c.promise == breakNothing && (f["events"] == 0 || f["deliveries"] < f["events"] || f["duplicates"] == 0 ||
-					f["leftUnanswered"] == 0 || f["parked"] == 0 || f["checkpoints"] == 0 || f[actUpdate+" "+done.String()] == 0) {
+					f["leftUnanswered"] == 0 || f["parked"] == 0 || f["checkpoints"] == 0 || f[actUpdate+" "+done.String()] == 0 ||
+					f[actPause+" "+done.String()] == 0 || f["delays"] == 0) {
 					t.Errorf("the run is too poor to say anything: %v", f)
 				}
 				for _, v := range list {
