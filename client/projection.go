@@ -154,16 +154,12 @@ func (p *Projection) EndRebuild(ctx context.Context) error {
 	return p.send(ctx, Request{Method: http.MethodDelete, Path: p.path("/rebuild")}, http.StatusNotFound)
 }
 
-// CompareRebuild says which state of a rebuild is asked for.
-type CompareRebuild struct {
-	Compare bool // compare the states of both versions first, which takes a while
-	States  bool // likewise, and tell the states that differ
-}
-
-// RebuildStatus returns how the second version does. It is ErrNotFound if there is none.
-func (p *Projection) RebuildStatus(ctx context.Context, c CompareRebuild) (ProjectionRebuild, error) {
+// RebuildStatus returns how the second version does. It is ErrNotFound if there is none. With
+// compare the states of both versions are compared first, which takes a while, and with states the
+// outcome has those that differ.
+func (p *Projection) RebuildStatus(ctx context.Context, compare, states bool) (ProjectionRebuild, error) {
 	var r ProjectionRebuild
-	query := url.Values{"compare": {strconv.FormatBool(c.Compare)}, "states": {strconv.FormatBool(c.States)}}
+	query := url.Values{"compare": {strconv.FormatBool(compare)}, "states": {strconv.FormatBool(states)}}
 	err := p.c.Call(ctx, http.MethodGet, p.path("/rebuild?"+query.Encode()), nil, &r)
 	return r, err
 }

@@ -27,9 +27,10 @@ type follower struct {
 	wake   chan struct{}      // the projection has another checkpoint
 	asked  chan *followerTask // what is to be done at the end of the next leg
 
-	mu         sync.Mutex          // guards the fields below
-	reads      *handler.Definition // nil: the query is not prepared yet
-	isReady    bool                // a leg was ended
+	reads *handler.Definition // nil: the query is not prepared yet. Belongs to the goroutine
+
+	mu         sync.Mutex // guards the fields below
+	isReady    bool       // a leg was ended
 	fault      string
 	mark       *position.Position // that of the leg
 	at         *position.Position // where the last leg ended
@@ -110,7 +111,9 @@ func (f *follower) work() {
 		}
 		pause = pauses()
 		if task != nil && task.taken.CompareAndSwap(false, true) {
-			if err == nil && !task.isLast {
+			if fault != nil {
+				err = f.notReady()
+			} else if !task.isLast {
 				err = f.doCompare(task)
 			}
 			task.done <- err
@@ -131,17 +134,22 @@ func (f *follower) work() {
 // walk takes the second version to the last checkpoint of the projection. A *handler.Fault is its
 // end, until another node leads.
 func (f *follower) walk() error {
-	mine, _, err := f.options()
+	mine, first, err := f.options()
 	if err != nil {
 		return err
 	}
-	mark, err := f.findMark()
+	first.Definition = mine.Definition
+	stored, err := f.p.t.opts.Stored(f.ctx, first, "")
 	if err != nil {
 		return err
+	}
+	mark, err := position.Convert(*stored.Position, source.Zero(mine.Definition))
+	if err != nil {
+		return &handler.Fault{Message: otherSource(err).Text}
 	}
 	f.mu.Lock()
-	f.mark = &mark
 	isThere := f.at != nil && f.at.Equal(mark)
+	f.mark = &mark
 	f.mu.Unlock()
 	if isThere {
 		return nil
@@ -164,60 +172,28 @@ func (f *follower) walk() error {
 	case run.Faulted:
 		return &handler.Fault{Message: s.Reason}
 	}
-	return errLegLost
+	return errUnsettled // It lost its writes, and is tried again.
 }
-
-var errLegLost = errors.New("a leg of a rebuild ended before its mark")
 
 // options returns those of a leg, and those of the projection.
 func (f *follower) options() (mine, first run.Options, err error) {
 	p := f.p
-	p.mu.Lock()
-	d := p.m.def
-	p.mu.Unlock()
+	d := p.asStored()
 	f.r.apply(&d)
-	f.mu.Lock()
-	reads := f.reads
-	f.mu.Unlock()
-	if reads == nil {
-		if reads, err = p.t.define(p.name, &d); err != nil {
+	if f.reads == nil {
+		if f.reads, err = p.t.define(p.name, &d); err != nil {
 			return mine, first, &handler.Fault{Message: err.Error()}
 		}
-		f.mu.Lock()
-		f.reads = reads
-		f.mu.Unlock()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	mine, first = p.optionsOf(&d, reads), p.optionsOf(&p.m.def, p.definition)
+	mine, first = p.optionsOf(&d, f.reads), p.optionsOf(&p.m.def, p.definition)
 	mine.Silent, mine.Saved, mine.Logger = true, nil, mine.Logger.With("rebuild", true)
 	return mine, first, nil
 }
 
-// findMark returns the last checkpoint of the projection, as a position of the second version.
-func (f *follower) findMark() (position.Position, error) {
-	mine, first, err := f.options()
-	if err != nil {
-		return position.Position{}, err
-	}
-	first.Definition = mine.Definition
-	answer, err := f.p.t.opts.Stored(f.ctx, first, "")
-	if err != nil {
-		return position.Position{}, err
-	}
-	zero := source.Zero(mine.Definition)
-	if answer.Position == nil {
-		return zero, nil
-	}
-	mark, err := position.Convert(*answer.Position, zero)
-	if err != nil {
-		return mark, &handler.Fault{Message: "The query reads another kind of source than the projection: " + err.Error()}
-	}
-	return mark, nil
-}
-
-// do has a task done at the end of a leg, within a time.
-func (f *follower) do(ctx context.Context, task *followerTask, within time.Duration, late error) error {
+// do has a task done at the end of a leg, within a time. The error may be *Conflict.
+func (f *follower) do(ctx context.Context, task *followerTask, within time.Duration) error {
 	var cancel context.CancelFunc
 	task.ctx, cancel = context.WithTimeout(ctx, within)
 	defer cancel()
@@ -227,16 +203,16 @@ func (f *follower) do(ctx context.Context, task *followerTask, within time.Durat
 	case <-f.done:
 		return errUnsettled
 	case <-task.ctx.Done():
-		return late
+		return errBehind
 	}
 	select {
-	case err := <-task.done:
-		return err
 	case <-f.done:
 	case <-task.ctx.Done():
+	case err := <-task.done:
+		return err
 	}
 	if task.taken.CompareAndSwap(false, true) {
-		return late
+		return errBehind
 	}
 	return <-task.done
 }
@@ -246,19 +222,15 @@ func (f *follower) compare(ctx context.Context, withStates bool) error {
 	if err := f.notReady(); err != nil {
 		return err
 	}
-	err := f.do(ctx, &followerTask{withStates: withStates}, compareTime, errBehind)
-	if fault, ok := errors.AsType[*handler.Fault](err); ok {
-		return &Conflict{"The rebuild has faulted: " + fault.Message}
-	}
-	return err
+	return f.do(ctx, &followerTask{withStates: withStates}, compareTime)
 }
 
 func (f *follower) doCompare(task *followerTask) error {
 	mine, first, err := f.options()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if first.Definition == nil {
+	case first.Definition == nil:
 		return errUnsettled
 	}
 	c, err := run.Compare(task.ctx, first, mine, task.withStates)
@@ -266,8 +238,8 @@ func (f *follower) doCompare(task *followerTask) error {
 		return fmt.Errorf("compare: %w", err)
 	}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.comparison = c
-	f.mu.Unlock()
 	return nil
 }
 
@@ -276,12 +248,9 @@ func (p *projection) catchUp() {
 	p.mu.Lock()
 	f := p.follower
 	p.mu.Unlock()
-	err := f.do(p.t.ctx, &followerTask{isLast: true}, swapTime, errBehind)
-	if fault, ok := errors.AsType[*handler.Fault](err); ok {
-		err = &Conflict{"The rebuild has faulted: " + fault.Message}
-	}
+	err := f.do(p.t.ctx, &followerTask{isLast: true}, swapTime)
 	p.push(func(m *machine) []effect {
-		if err == nil {
+		if err == nil { // Nothing of it runs any more.
 			m.storing.def.Source = f.reads
 		}
 		return m.caughtUp(err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/run"
@@ -83,14 +82,14 @@ func (t *term) readRebuild(s *stored) error {
 	s.lastRebuild = -1
 	e, err := t.opts.Store.ReadEvent(t.ctx, stream, event.Head, nil)
 	switch {
-	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrEventNotFound):
+	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrEventNotFound), errors.Is(err, event.ErrStreamDeleted):
 		return nil
 	case err != nil:
 		return fmt.Errorf("read stream %s: %w", stream, err)
 	}
 	s.rebuild, s.lastRebuild = &rebuild{}, e.Number
 	if err := json.Unmarshal(e.Data, s.rebuild); err != nil {
-		return fmt.Errorf("read event %d of stream %s: %w", e.Number, stream, err)
+		s.unread = fmt.Errorf("event %d of stream %s: %w", e.Number, stream, err)
 	}
 	return nil
 }
@@ -101,6 +100,9 @@ func (m *machine) rebuilding() bool {
 	r := m.rebuild
 	return r != nil && r.Status == rebuildBegun && r.Epoch == m.def.Epoch && r.States != m.def.States
 }
+
+// rebuilt reports whether the last second version took over.
+func (m *machine) rebuilt() bool { return m.rebuild != nil && m.rebuild.States == m.def.States }
 
 // clearing reports whether there are streams to delete: those of the version that is not used.
 func (m *machine) clearing() bool {
@@ -127,33 +129,20 @@ var (
 // rebuildRefusal says why a command cannot be because of a rebuild that there is, or is not; nil:
 // it can. isDone says that it is done already.
 func (m *machine) rebuildRefusal(c *change) (err error, isDone bool) {
-	switch isBeside := m.rebuilding(); c.kind {
-	case reset, setQuery:
-		if isBeside {
-			return errRebuilding, false
-		}
-	case beginRebuild:
-		switch {
-		case isBeside && m.rebuild.asks(c.rebuild):
-			return nil, true
-		case isBeside:
-			return errRebuilt, false
-		case m.clearing():
-			return errClearing, false
-		}
-	case endRebuild:
-		if !isBeside {
-			return ErrNoRebuild, false
-		}
-	case swapRebuild:
-		switch {
-		case !isBeside && m.rebuild != nil && m.rebuild.States == m.def.States:
-			return nil, true
-		case !isBeside:
-			return ErrNoRebuild, false
-		case m.status != running && !m.status.ended():
-			return errUnsettled, false
-		}
+	there := m.rebuilding()
+	switch {
+	case there && (c.kind == reset || c.kind == setQuery):
+		return errRebuilding, false
+	case there && c.kind == beginRebuild && m.rebuild.asks(c.rebuild), m.rebuilt() && c.kind == swapRebuild:
+		return nil, true
+	case there && c.kind == beginRebuild:
+		return errRebuilt, false
+	case m.clearing() && c.kind == beginRebuild:
+		return errClearing, false
+	case !there && (c.kind == endRebuild || c.kind == swapRebuild):
+		return ErrNoRebuild, false
+	case c.kind == swapRebuild && m.status != running && !m.status.ended():
+		return errUnsettled, false
 	}
 	return nil, false
 }
@@ -224,11 +213,14 @@ func (p *projection) clear() {
 	p.mu.Lock()
 	r, id, last, f, version := *p.m.rebuild, p.id, p.lastRebuild, p.follower, p.version()
 	unused := r.States
-	if r.States == p.m.def.States {
+	if p.m.rebuilt() {
 		unused = r.Before
 	}
 	p.mu.Unlock()
 	f.end()
+	p.mu.Lock()
+	p.follower = nil
+	p.mu.Unlock()
 	pause := pauses()
 	for {
 		err := p.deleteCheckpoints(cmp.Or(unused, p.name), version)
@@ -304,26 +296,20 @@ func (s *Service) Rebuild(ctx context.Context, name string, u Update, by Identit
 		if err != nil {
 			return nil, &BadInput{"The query cannot be prepared: " + err.Error()}
 		}
-		if err := p.mayFollow(reads); err != nil {
-			return nil, err
+		p.mu.Lock()
+		before := p.definition
+		p.mu.Unlock()
+		if before != nil { // Else it is seen at its checkpoint.
+			if _, err := position.Convert(source.Zero(before), source.Zero(reads)); err != nil {
+				return nil, otherSource(err)
+			}
 		}
 		return &change{kind: beginRebuild, rebuild: r}, nil
 	})
 }
 
-// mayFollow reports whether a version that reads that could take over at a position of the
-// projection.
-func (p *projection) mayFollow(reads *handler.Definition) error {
-	p.mu.Lock()
-	before := p.definition
-	p.mu.Unlock()
-	if before == nil { // It is seen at its checkpoint.
-		return nil
-	}
-	if _, err := position.Convert(source.Zero(before), source.Zero(reads)); err != nil {
-		return &BadInput{"The query reads another kind of source than the projection: " + err.Error()}
-	}
-	return nil
+func otherSource(err error) *BadInput {
+	return &BadInput{"The query reads another kind of source than the projection: " + err.Error()}
 }
 
 // EndRebuild ends the second version of a projection, which did not take over.
@@ -357,11 +343,11 @@ func (s *Service) RebuildStatus(ctx context.Context, name string, compare, withS
 		return Rebuild{}, event.ErrNotAuthorized
 	}
 	p.mu.Lock()
-	r, d, f, isBeside := p.m.rebuild, p.m.def, p.follower, p.m.rebuilding()
+	r, d, f, there, isOver := p.m.rebuild, p.m.def, p.follower, p.m.rebuilding(), p.m.rebuilt()
 	p.mu.Unlock()
 	switch {
-	case isBeside:
-	case r != nil && r.States == d.States:
+	case there:
+	case isOver:
 		return Rebuild{Name: name, Status: RebuildSwapped, Query: r.Query, EmitEnabled: d.EmitEnabled, Progress: 100}, nil
 	default:
 		return Rebuild{}, ErrNoRebuild

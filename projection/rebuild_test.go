@@ -68,8 +68,13 @@ func (s *site) append(n int) {
 	}
 }
 
-// script counts events of a source by stream, and emits each under a tag.
+// script counts events of a source, and emits each under a tag. With ! after the source it also
+// writes results.
 func script(source, tag string) string {
+	source, isOutput := strings.CutSuffix(source, "!")
+	if isOutput {
+		return script(source, tag) + ".outputState()"
+	}
 	return source + `.when({$init: () => ({n: 0}), T(s, e) { s.n++; s.tag = '` + tag + `';
 		emit('out-' + e.data.n % 3, '` + tag + `', {n: e.data.n}); }})`
 }
@@ -116,6 +121,11 @@ func (s *site) emitted() (tags []string) {
 			found[n], last = r.Type, n
 		}
 	}
+	for i, text := range s.store.Data("$projections-p-result") {
+		if want := fmt.Sprintf(`{"n":%d,"tag":"%s"}`, i+1, found[i]); text != want {
+			s.Fatalf("result %d is %s, want %s", i, text, want)
+		}
+	}
 	for n := range s.n {
 		if found[n] == "" {
 			s.Fatalf("of event %d nothing was emitted: %v", n, found)
@@ -129,6 +139,7 @@ func (s *site) emitted() (tags []string) {
 var rebuildSources = map[string][2]string{
 	"log":              {"fromAll()", "fromAll().foreachStream()"},
 	"category":         {"fromCategory('a').foreachStream()", "fromCategory('a').foreachStream()"},
+	"results":          {"fromStreams('a-1', 'a-2')!", "fromStreams('a-1', 'a-2')!"},
 	"streams":          {"fromStreams('a-1', 'a-2')", "fromStreams('a-2', 'a-1').partitionBy(e => e.streamId)"},
 	"streams and more": {"fromStreams('a-1', 'a-2')", "fromStreams('a-2', 'a-1', 'b')"},
 }
@@ -190,6 +201,36 @@ func (s *site) refused(err error, want string) {
 	s.Helper()
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		s.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// A first version that does not run is swapped at its checkpoint.
+func TestRebuildOfOneThatRests(t *testing.T) {
+	for name, c := range map[string]struct {
+		text, status string
+		rest         func(s *site) error
+		tags         string // of 20 events; after the swap it is enabled
+	}{
+		"disabled": {script("fromAll()", "A"), "Stopped", func(s *site) error { return s.Command(s.Context(), "p", projection.Disable, admin) }, "AAAAAAAAAABBBBBBBBBB"},
+		"faulted":  {strings.Replace(script("fromAll()", "A"), "s.n++", "if (e.data.n === 7) throw 'the seventh'; s.n++", 1), "Running", func(*site) error { return nil }, "AAAAAAABBBBBBBBBBBBB"},
+		// What was emitted since the checkpoint, at the start, is compared: it is the same.
+		"aborted": {script("fromAll()", "B"), "Stopped", func(s *site) error { return s.Command(s.Context(), "p", projection.Abort, admin) }, "BBBBBBBBBBBBBBBBBBBB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onSite(t, func(s *site) {
+				s.create(c.text)
+				s.add(10)
+				check.Must(s, c.rest(s))
+				s.rebuild(script("fromAll()", "B"))
+				s.lead()
+				check.Must(s, s.SwapRebuild(s.Context(), "p", admin))
+				check.Equal(s, s.status(), c.status, "status")
+				s.add(10)
+				check.Must(s, s.Command(s.Context(), "p", projection.Enable, admin))
+				synctest.Wait()
+				check.Equal(s, strings.Join(s.emitted(), ""), c.tags, "emitted")
+			})
+		})
 	}
 }
 
@@ -274,6 +315,16 @@ func TestRebuildFaults(t *testing.T) {
 				s.Errorf("stream %s is left", stream)
 			}
 		}
+	})
+}
+
+// An event that makes no sense in the stream of the rebuilds faults that projection alone.
+func TestRebuildUnread(t *testing.T) {
+	onSite(t, func(s *site) {
+		s.create(script("fromAll()", "A"))
+		s.store.Append("$projections-$rebuilt-6", "$ProjectionRebuild", "x", "")
+		s.lead()
+		check.Equal(s, s.status(), "Faulted", "status")
 	})
 }
 

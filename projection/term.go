@@ -242,9 +242,6 @@ func (t *term) defineStandard(s *stored, of *standard.Projection) (err error) {
 
 // readDefinition finds the last definition of a projection.
 func (t *term) readDefinition(s *stored) error {
-	if err := t.readRebuild(s); err != nil {
-		return err
-	}
 	stream := definitionStream(s.name)
 	s.version, s.last = -1, -1
 	info, err := t.opts.Store.StreamInfo(t.ctx, stream)
@@ -267,7 +264,7 @@ func (t *term) readDefinition(s *stored) error {
 				if jsontext.ValidUTF8(r.Metadata) && jsontext.IsObject(r.Metadata) {
 					s.d.Properties = bytes.Clone(r.Metadata)
 				}
-				return nil
+				return t.readRebuild(s)
 			}
 		}
 		if from = page.From - 1; page.End || from < 0 {

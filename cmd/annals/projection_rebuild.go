@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const projectionRebuildHelp = `Begin a second version of a continuous projection, with another script. It runs next to the
@@ -39,78 +40,43 @@ Exit codes: 0 success, 1 nothing was swapped, 3 it was swapped and has faulted.`
 // rebuildPause is the time between two looks at a rebuild that is waited for.
 const rebuildPause = 500 * time.Millisecond
 
-// rebuild is the second version of a projection, and what the node said.
-type rebuild struct {
-	client.ProjectionRebuild
-	whole json.RawMessage
-}
-
-func (c *projectionClient) rebuild(ctx context.Context, name string, query url.Values) (*rebuild, error) {
+// rebuild returns the second version of a projection. It is an error that it has faulted.
+func (c *projectionClient) rebuild(ctx context.Context, name string, query url.Values) (r client.ProjectionRebuild, whole []byte, err error) {
 	answer, err := c.of(ctx, http.MethodGet, name, "/rebuild", query, nil)
 	if err != nil {
-		return nil, err
+		return r, nil, err
 	}
-	r := &rebuild{whole: answer.Body}
-	if err := json.Unmarshal(answer.Body, &r.ProjectionRebuild); err != nil {
-		return nil, fmt.Errorf("read the answer of %s: %w", answer.Host(), err)
+	if err := json.Unmarshal(answer.Body, &r); err != nil {
+		return r, nil, fmt.Errorf("read the answer of %s: %w", answer.Host(), err)
 	}
-	return r, nil
+	if r.Status == "Faulted" {
+		err = &codedError{code: exitFaulted, err: fmt.Errorf("the rebuild of projection %q has faulted: %s", r.Name, visible(r.Fault))}
+	}
+	return r, answer.Body, err
 }
 
-// fault is the error of a rebuild that has faulted.
-func (r *rebuild) fault() error {
-	if r.Status != "Faulted" {
-		return nil
-	}
-	return &codedError{code: exitFaulted, err: fmt.Errorf("the rebuild of projection %q has faulted: %s", r.Name, visible(r.Fault))}
-}
-
-func (r *rebuild) print(w io.Writer, asJSON bool) error {
+// printRebuild prints the second version of a projection.
+func printRebuild(w io.Writer, r *client.ProjectionRebuild, whole []byte, asJSON bool) error {
 	if asJSON {
-		return printIndented(w, r.whole)
+		return printIndented(w, whole)
 	}
 	var t table
-	t.row("name\t%s", visible(r.Name))
-	t.row("status\t%s", r.Status)
-	t.row("progress\t%.1f%%", max(0, r.Progress))
-	t.row("position\t%s", visible(r.Position))
-	t.row("mark\t%s", visible(r.Mark))
-	c := r.Comparison
-	if c == nil {
-		return t.print(w)
-	}
-	t.row("compared\t%d", c.Compared)
-	t.row("differing\t%d", c.Differing)
-	t.row("moved\t%d", c.Moved)
-	if !c.Complete {
-		t.row("complete\tno")
-	}
-	for _, p := range c.Partitions {
-		t.row("differs\t%q", p.Partition)
+	t.row("%s\t%s  %.1f%%", visible(r.Name), r.Status, max(0, r.Progress))
+	if c := r.Comparison; c != nil {
+		t.row("compared\t%d", c.Compared)
+		t.row("differing\t%d", c.Differing)
+		t.row("moved\t%d", c.Moved)
+		if !c.Complete {
+			t.row("the rest was not compared, as the time was up")
+		}
+		for i := range c.Partitions {
+			t.row("differs\t%q", c.Partitions[i].Partition)
+		}
 	}
 	return t.print(w)
 }
 
-// awaitReady waits until a rebuild has caught up.
-func (c *projectionClient) awaitReady(ctx context.Context, name string) (*rebuild, error) {
-	tick := time.NewTicker(rebuildPause)
-	defer tick.Stop()
-	for {
-		r, err := c.rebuild(ctx, name, nil)
-		if err == nil {
-			err = r.fault()
-		}
-		if err != nil || r.Status != "Running" {
-			return r, err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
+// swap lets the second version of a projection take over.
 func (c *projectionClient) swap(ctx context.Context, stdout io.Writer, name string) error {
 	if _, err := c.of(ctx, http.MethodPost, name, "/rebuild/swap", nil, nil); err != nil {
 		return err
@@ -141,9 +107,11 @@ func projectionRebuildCommand(f *projectionFlags, stdin io.Reader, stdout io.Wri
 				if _, err := c.of(ctx, http.MethodPost, name, "/rebuild", query, &content{scriptType, script}); err != nil {
 					return err
 				}
-				r, err := c.rebuild(ctx, name, nil)
-				if err == nil && (wait || swap) {
-					r, err = c.awaitReady(ctx, name)
+				r, whole, err := c.rebuild(ctx, name, nil)
+				for (wait || swap) && err == nil && r.Status == "Running" {
+					if err = clock.Sleep(ctx, rebuildPause); err == nil {
+						r, whole, err = c.rebuild(ctx, name, nil)
+					}
 				}
 				switch {
 				case err != nil:
@@ -151,7 +119,7 @@ func projectionRebuildCommand(f *projectionFlags, stdin io.Reader, stdout io.Wri
 				case swap:
 					return c.swap(ctx, stdout, name)
 				}
-				return r.print(stdout, f.json)
+				return printRebuild(stdout, &r, whole, f.json)
 			})
 		},
 	}
@@ -172,14 +140,14 @@ func projectionRebuildStatusCommand(f *projectionFlags, stdout io.Writer) *cobra
 				query.Set(parameter, "yes")
 			}
 		}
-		r, err := c.rebuild(ctx, name, query)
-		if err != nil {
+		r, whole, err := c.rebuild(ctx, name, query)
+		if whole == nil {
 			return err
 		}
-		if err := r.print(stdout, f.json || states); err != nil {
-			return err
+		if broken := printRebuild(stdout, &r, whole, f.json || states); broken != nil {
+			return broken
 		}
-		return r.fault()
+		return err
 	})
 	cmd.Flags().BoolVar(&compare, "compare", false, "compare its states with those of the projection first")
 	cmd.Flags().BoolVar(&states, "states", false, "also print the states that differ, as JSON")

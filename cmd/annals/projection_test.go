@@ -233,17 +233,17 @@ func TestProjectionCommands(t *testing.T) {
 		{
 			name: "rebuild", args: []string{"rebuild", "orders", "--query", file, "--emit=false"}, answers: map[string]string{"POST /projection/orders/rebuild": reply, get + "/rebuild": rebuilds},
 			asked:  "POST /projection/orders/rebuild?emit=false application/javascript " + script + "\n" + get + "/rebuild",
-			stdout: "name       orders\nstatus     Ready\nprogress   100.0%\nposition   C:9/P:9\nmark       C:9/P:9\ncompared   3\ndiffering  1\nmoved      0\ndiffers    \"a-1\"\n",
+			stdout: "orders     Ready  100.0%\ncompared   3\ndiffering  1\nmoved      0\ndiffers    \"a-1\"\n",
 		},
 		{
 			name: "rebuild and swap", args: []string{"rebuild", "orders", "--query", "-", "--swap-when-ready"},
 			answers: map[string]string{"POST /projection/orders/rebuild": reply, get + "/rebuild": rebuilds, "POST /projection/orders/rebuild/swap": reply, get: runs},
-			asked:   "POST /projection/orders/rebuild application/javascript \n" + get + "/rebuild\n" + get + "/rebuild\nPOST /projection/orders/rebuild/swap\n" + get, stdout: "orders  Running\n",
+			asked:   "POST /projection/orders/rebuild application/javascript \n" + get + "/rebuild\nPOST /projection/orders/rebuild/swap\n" + get, stdout: "orders  Running\n",
 		},
 		{
 			name: "rebuild one that faults", args: []string{"rebuild", "orders", "--query", "-", "--wait"},
 			answers: map[string]string{"POST /projection/orders/rebuild": reply, get + "/rebuild": `{"name":"orders","status":"Faulted","reason":"bad"}`},
-			asked:   "POST /projection/orders/rebuild application/javascript \n" + get + "/rebuild\n" + get + "/rebuild", code: 3, stderr: "annals: the rebuild of projection \"orders\" has faulted: bad\n",
+			asked:   "POST /projection/orders/rebuild application/javascript \n" + get + "/rebuild", code: 3, stderr: "annals: the rebuild of projection \"orders\" has faulted: bad\n",
 		},
 		{name: "rebuild without a script", args: []string{"rebuild", "orders"}, code: 2, stderr: "annals: --query is missing: the FILE of the script\n"},
 		{
