@@ -136,6 +136,9 @@ func (r *Replica) config(configuration raft.Configuration) *raft.Config {
 	c.Logger = quiet{r.opts.Logger.Named("raft"), r.naming}
 	c.HeartbeatTimeout = r.patience()
 	c.LeaderLeaseTimeout = r.opts.ElectionTimeout * 45 / 100
+	// How often an idle leader repeats to its followers what is committed. They have heard of it
+	// before, from Transport. As with heartbeats, patient nodes hear less often.
+	c.CommitTimeout = max(c.CommitTimeout, r.opts.ElectionTimeout/20)
 	if r.opts.Transport == nil && lone(configuration, c.LocalID) {
 		// No other node can ever lead: waiting longer would only delay the start.
 		c.HeartbeatTimeout = r.opts.LoneElectionTimeout

@@ -113,6 +113,11 @@ func (c *cluster) options(host, ip string, size int, g *gate) node.Options {
 	o.DiscoverViaDns, o.EnableUnixSocket = false, false
 	o.RequestMemoryMiB, o.StreamExistenceFilterSize = 64, 10_000
 	o.PostingsMemory, o.MaxMemTableSize = c.plan.postingsMemory, c.plan.memTable
+	patience := time.Duration(c.plan.patience)
+	o.LeaderElectionTimeout, o.GossipInterval = patience*o.LeaderElectionTimeout, patience*o.GossipInterval
+	if c.plan.schedule {
+		o.ScavengeSchedule = "30 * * * *"
+	}
 	if c.plan.Projections {
 		o.RunProjections = config.ProjectionsAll
 	}

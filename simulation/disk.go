@@ -14,7 +14,7 @@ import (
 )
 
 // diskSize is how many bytes a disk holds. It takes the memory of what is used of it.
-const diskSize = 1 << 30
+const diskSize = 4 << 30
 
 // gate is the way of one process to its disk, where faults of the disk strike. After the end of the
 // process none does: it has a disk of its own then, so that all that it still does succeeds and

@@ -22,6 +22,8 @@ type plan struct {
 	link           memory.Link       // between any two hosts, without a fault
 	drift          float64           // of the worst clock, in seconds a second
 	sync           time.Duration     // of a file or a folder
+	patience       int               // how many times as long as usual nodes wait for each other
+	schedule       bool              // all nodes scavenge once an hour
 	postingsMemory int               // bytes
 	memTable       int               // entries of the index
 }
@@ -33,6 +35,10 @@ const (
 	// seconds, and between them the cluster is whole.
 	livenessLimit  = 90 * time.Second
 	livenessPauses = 15
+	// longestBusy is how long a cluster may be at work all the time. One that lives longer lives as
+	// most do: clients and faults come in spells of minutes, and up to hours of quiet lie between
+	// them.
+	longestBusy = 2 * time.Hour
 )
 
 var sizes = [...]int{1, 1, 3, 3, 3, 5}
@@ -58,14 +64,25 @@ func newPlan(o Options) *plan {
 	p.sync = time.Duration(50+rng.IntN(5000)) * time.Microsecond
 	p.postingsMemory, p.memTable = 32<<10+rng.IntN(256<<10), 500+rng.IntN(5000)
 
-	// Some clusters are never at rest, others for minutes.
-	slow := math.Exp(math.Log(5) + rng.Float64()*math.Log(30))
+	// Some clusters are never at rest, others for minutes. Where hours are quiet, spells are not.
+	slowest := 30.0
+	if o.Length > longestBusy {
+		slowest = 5
+	}
+	slow := 5 * math.Pow(slowest, rng.Float64())
 	few := func(most int) int { return rng.IntN(most + 1) }
 	p.Plan = torture.Plan{
 		Seed: o.Seed, Length: o.Length, Slow: slow, Timeout: requestLimit, Heal: healLimit, Rate: 0.2 + 10/slow, Progress: o.Progress,
 		Writers: 1 + few(3), Erasers: few(1), Shedders: few(1), Transfers: few(2), Deciders: few(2), Indexers: few(1),
 		Visitors: few(1), Subscribers: few(2), Consumers: few(3),
 		Scavenges: few(1) == 0, Projections: few(2) == 0, Backups: few(1) == 0, Redactions: few(1) == 0,
+	}
+	p.patience = 1
+	if o.Length > longestBusy {
+		p.Busy = time.Duration(60+rng.IntN(240)) * time.Second
+		p.Quiet = time.Duration(float64(10*time.Minute) * math.Pow(30, rng.Float64())).Round(time.Second)
+		p.patience = 1 << few(2)
+		p.schedule = p.Scavenges && few(1) == 0
 	}
 	if rng.IntN(5) == 0 { // Clients get in each other's way.
 		p.Rate, p.Writers, p.Transfers, p.Deciders = 8*p.Rate, 4, 3, 4
@@ -85,6 +102,10 @@ func (p *plan) String() string {
 	for _, s := range p.stores {
 		kinds = append(kinds, string(s))
 	}
-	return fmt.Sprintf("seed %d: %s on %d nodes, Raft logs in %s; %s from host to host, %s for a sync; pauses %.0f times as long",
+	text := fmt.Sprintf("seed %d: %s on %d nodes, Raft logs in %s; %s from host to host, %s for a sync; pauses %.0f times as long",
 		p.seed, p.Length, p.nodes, strings.Join(kinds, ", "), p.link.Latency, p.sync, p.Slow)
+	if p.Quiet > 0 {
+		text += fmt.Sprintf("; spells of %s, then %s of quiet", p.Busy, p.Quiet)
+	}
+	return text
 }

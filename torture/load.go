@@ -38,8 +38,9 @@ type load struct {
 	prefix  string
 	timeout time.Duration
 	// pace is the mean pause of a writer between two operations.
-	pace time.Duration
-	slow float64 // as of the options
+	pace   time.Duration
+	slow   float64 // as of the options
+	spells spells
 
 	count tally
 	gaps  *gapRecorder
@@ -189,12 +190,14 @@ func (l *load) spread(i int) string { return fmt.Sprintf("%sspread-%d", l.prefix
 
 // gapRecorder keeps the times in which no write succeeded.
 type gapRecorder struct {
+	spells spells
+
 	mu   sync.Mutex
 	last int64
 	gaps []gap
 }
 
-// gap is a time without a successful write.
+// gap is a time without a successful write, less the quiet between spells.
 type gap struct{ from, to int64 }
 
 const (
@@ -208,6 +211,10 @@ func newGapRecorder(now int64) *gapRecorder { return &gapRecorder{last: now} }
 func (g *gapRecorder) success(at int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	began, left := g.spells.at(at)
+	if g.last = max(g.last, began); left > 0 {
+		at = max(g.last, began+int64(g.spells.busy))
+	}
 	if at-g.last >= shortestGap && len(g.gaps) < keptGaps {
 		g.gaps = append(g.gaps, gap{g.last, at})
 	}

@@ -28,6 +28,7 @@ type nemesis struct {
 	rng    *rand.Rand
 	faults []fault
 	slow   float64 // as of the options
+	spells spells
 	// changed is called when nodes come or go.
 	changed func()
 
@@ -75,6 +76,9 @@ func (n *nemesis) run(ctx context.Context) {
 	}
 	for n.err == nil && clock.Sleep(ctx, slower(time.Duration(500+n.rng.IntN(2500))*time.Millisecond, n.slow)) == nil {
 		n.revive(ctx)
+		if _, quiet := n.spells.at(n.line.now()); quiet > 0 && clock.Sleep(ctx, time.Duration(quiet)) != nil {
+			return
+		}
 		strokes := []*stroke{n.strike(ctx, nil)}
 		if len(n.faults) > 1 && n.rng.IntN(5) == 0 && strokes[0] != nil {
 			if clock.Sleep(ctx, time.Duration(n.rng.IntN(1500))*time.Millisecond) == nil {

@@ -31,8 +31,9 @@ type options struct {
 
 	// slow is how many times as long pauses are as usual: those of clients and those between
 	// faults.
-	slow float64
-	dial dialer
+	slow   float64
+	spells spells
+	dial   dialer
 	// create makes the cluster, nil for the laboratory. It calls ended when a node ends by itself.
 	create func(ended func(node, code int, tail string)) (Cluster, error)
 

@@ -14,7 +14,11 @@ type Plan struct {
 	Length time.Duration // of the time in which faults strike
 	// Slow is how many times as long pauses are as usual: those of clients, and those between
 	// faults.
-	Slow    float64
+	Slow float64
+	// Clients work and faults strike for Busy, then all of them rest for Quiet, and so on. Without
+	// Quiet they never rest.
+	Busy, Quiet time.Duration
+
 	Timeout time.Duration // of requests
 	// Heal is how long the cluster may take to heal when the faults are over.
 	Heal   time.Duration
@@ -42,7 +46,7 @@ const planOperations = 50_000_000
 // Run runs the round. An error means that it could not be run; violations are in the summary.
 func (p *Plan) Run(ctx context.Context) (*Summary, error) {
 	o := &options{
-		slow: p.Slow, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: 10 * time.Minute, seconds: p.Length.Seconds(), operations: planOperations,
+		slow: p.Slow, spells: spells{p.Busy, p.Quiet}, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: 10 * time.Minute, seconds: p.Length.Seconds(), operations: planOperations,
 		writers: p.Writers, erasers: p.Erasers, shedders: p.Shedders, transfers: p.Transfers, deciders: p.Deciders, indexers: p.Indexers,
 		visitors: p.Visitors, subscribers: p.Subscribers, consumers: p.Consumers,
 		scavenges: p.Scavenges, projections: p.Projections, backups: p.Backups, redactions: p.Redactions, dial: p.Dial, create: p.Create,

@@ -140,8 +140,10 @@ func (f *follower) run(ctx context.Context) {
 			f.wander()
 		}
 		if !progress {
-			// Not rest: a subscriber outlives the writers.
-			_ = clock.Sleep(ctx, f.pause(10, 60))
+			// Not rest alone: a subscriber outlives the writers.
+			if pause := f.pause(10, 60); !f.rest(ctx, f.spells.after(f.hist.now(), pause)) {
+				_ = clock.Sleep(ctx, pause)
+			}
 		}
 	}
 }

@@ -98,6 +98,7 @@ func (r *round) run(ctx context.Context) (_ *Summary, err error) {
 	r.watch = newWatch(r.http, nodes.all, r.find, r.line)
 	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
 	r.watch.slow, nem.slow = r.o.slow, r.o.slow
+	r.watch.spells, nem.spells = r.o.spells, r.o.spells
 
 	watchCtx, stopWatch := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -151,6 +152,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	l, links := newRun(r.seed, newHistory(r.start, int64(r.o.operations)), r.http, r.find, nodes, origin, r.o.consumers > 0, r.o.transfers, r.o.deciders)
 	hist := l.hist
 	r.load, l.timeout, l.slow, l.calls.dial = l, r.o.timeout, r.o.slow, r.o.dial
+	l.spells, l.gaps.spells = r.o.spells, r.o.spells
 	if r.o.rate > 0 {
 		l.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
 	}

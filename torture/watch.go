@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
 	watchEvery = 200 * time.Millisecond
 	watchLimit = time.Second
+	quietLooks = time.Minute // between looks when nothing strikes
 	// twoLeadersAfter is how many looks in a row must show two leaders of one
 	// term: state and term of one answer need not be of the same moment.
 	twoLeadersAfter = 5
@@ -38,6 +40,7 @@ type watch struct {
 	find    *findings
 	line    *timeline
 	slow    float64 // as of the options
+	spells  spells
 
 	mu      sync.Mutex
 	views   map[int]view
@@ -62,14 +65,12 @@ func newWatch(h *client.Client, targets func() []Target, f *findings, line *time
 }
 
 func (w *watch) run(ctx context.Context) {
-	tick := time.NewTicker(slower(watchEvery, w.slow))
-	defer tick.Stop()
-	for {
+	for next := time.Duration(0); clock.Sleep(ctx, next) == nil; {
+		begun := w.line.now()
 		w.look(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
+		next = slower(watchEvery, w.slow) - time.Duration(w.line.now()-begun)
+		if _, quiet := w.spells.at(w.line.now()); quiet > 0 {
+			next = min(time.Duration(quiet), max(next, quietLooks))
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (l *load) worker(number int) worker {
 // enough.
 func (l *load) employ(turn func(context.Context) time.Duration) {
 	l.work = append(l.work, func(ctx context.Context) {
-		for pause := time.Duration(0); pause != enough && l.rest(ctx, pause); {
+		for pause := time.Duration(0); pause != enough && l.rest(ctx, l.spells.after(l.hist.now(), pause)); {
 			pause = turn(ctx)
 		}
 	})

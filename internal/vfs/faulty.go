@@ -26,7 +26,13 @@ func (e *ShortWrite) Unwrap() error { return e.Err }
 // held. It sees the inner file system as the operations before left it, which is
 // where a test clones a Mem as after a power cut.
 func NewFaulty(inner FS, inject func(op Op) error) FS {
-	return &hooked{inner: inner, hook: func(c *call, do func() error) error {
+	asks := func(op Op) error {
+		if err := inject(op); err != nil {
+			return injected(op, err)
+		}
+		return nil
+	}
+	return &hooked{inner: inner, asks: asks, hook: func(c *call, do func() error) error {
 		err := inject(c.Op)
 		if err == nil {
 			return do()
@@ -41,9 +47,14 @@ func NewFaulty(inner FS, inject func(op Op) error) FS {
 		case c.Kind == OpClose || c.Kind == OpUnlock || c.Kind == OpUnmap:
 			_ = do() // An injected error leaks no descriptor and no lock.
 		}
-		if _, ok := errors.AsType[*fs.PathError](err); !ok {
-			err = &fs.PathError{Op: string(c.Kind), Path: c.Name, Err: err}
-		}
-		return err
+		return injected(c.Op, err)
 	}}
+}
+
+// injected is the error of an operation that fails by an injected one.
+func injected(op Op, err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return err
+	}
+	return &fs.PathError{Op: string(op.Kind), Path: op.Name, Err: err}
 }

@@ -73,6 +73,9 @@ type hooked struct {
 	last  atomic.Uint64                        // the last handle given out
 	// what passes the hook by: reads of files, and all that is done with an open file
 	readsPass, filesPass bool
+	// asks is asked in place of the hook for reads of files, of which there are many: nil or the
+	// error of the read
+	asks func(Op) error
 }
 
 // through runs an operation that returns something.
@@ -181,6 +184,12 @@ func (f *hookedFile) call(kind Kind, off, length int64) *call {
 
 func (f *hookedFile) ReadAt(p []byte, off int64) (int, error) {
 	if f.fs.readsPass {
+		return f.File.ReadAt(p, off)
+	}
+	if f.fs.asks != nil {
+		if err := f.fs.asks(Op{Kind: OpRead, Name: f.Name(), Offset: off, Len: int64(len(p))}); err != nil {
+			return 0, err
+		}
 		return f.File.ReadAt(p, off)
 	}
 	return through(f.fs, f.call(OpRead, off, int64(len(p))), func() (int, error) { return f.File.ReadAt(p, off) })
