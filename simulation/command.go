@@ -16,11 +16,13 @@ import (
 const longHelp = `
 
 --simulate runs whole clusters in this process, in virtual time: an hour of a cluster takes
-less than a minute. Disks and the network are in memory; power cuts, torn and lost writes,
-disks that fail and links of every quality come on top of the faults above. The seed
-decides on everything, also on the number of nodes. Only --seed, --rounds, --hours and
---nodes belong to it. A seed brings back the plan, not each interleaving: after a violation
-the last events of all nodes, of the network and of the disks are printed.`
+seconds to minutes. With more than two --hours, clients and faults come in spells of
+minutes, with up to hours of quiet between them, as in most clusters. Disks and the
+network are in memory; power cuts, torn and lost writes, disks that fail and links of every
+quality come on top of the faults above. The seed decides on everything, also on the number
+of nodes. Only --seed, --rounds, --hours and --nodes belong to it. A seed brings back the
+plan, not each interleaving: after a violation the last events of all nodes, of the network
+and of the disks are printed.`
 
 // AddTo gives the command torture the flag --simulate.
 func AddTo(cmd *cobra.Command) {

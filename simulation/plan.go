@@ -79,8 +79,8 @@ func newPlan(o Options) *plan {
 	}
 	p.patience = 1
 	if o.Length > longestBusy {
-		p.Busy = time.Duration(60+rng.IntN(240)) * time.Second
-		p.Quiet = time.Duration(float64(10*time.Minute) * math.Pow(30, rng.Float64())).Round(time.Second)
+		p.Busy = time.Duration(60+rng.IntN(120)) * time.Second
+		p.Quiet = time.Duration(float64(30*time.Minute) * math.Pow(12, rng.Float64())).Round(time.Second)
 		p.patience = 1 << few(2)
 		p.schedule = p.Scavenges && few(1) == 0
 	}

@@ -334,10 +334,10 @@ func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context
 		nodes, what = n.rng.Perm(n.c.Voters()), "all nodes"
 	}
 	left := leftOnDisk[n.rng.IntN(len(leftOnDisk))]
-	n.diskTrouble.Store(true)
+	n.diskTrouble.Add(1)
 	err := each(nodes, func(i int) error { return n.c.FillDisk(i, left) })
 	return fmt.Sprintf("disk of %s %v is full up to %d bytes", what, nodes, left), func(ctx context.Context) error {
-		defer n.diskTrouble.Store(false)
+		defer n.diskTrouble.Add(-1)
 		// Starting one that runs is without effect.
 		return errors.Join(each(nodes, n.c.FreeDisk), each(nodes, func(i int) error { return n.c.Start(ctx, i) }))
 	}, err
@@ -347,9 +347,9 @@ func strikeDiskErrors(_ context.Context, n *nemesis) (string, func(context.Conte
 	node := n.anyVoter()
 	share := []float64{0.001, 0.01, 0.2, 1}[n.rng.IntN(4)]
 	what := fmt.Sprintf("the disk of %s fails %.1f %% of the time", n.role(node), 100*share)
-	n.diskTrouble.Store(true)
+	n.diskTrouble.Add(1)
 	return what, func(ctx context.Context) error {
-		defer n.diskTrouble.Store(false)
+		defer n.diskTrouble.Add(-1)
 		return errors.Join(n.c.BreakDisk(node, 0), n.c.Start(ctx, node))
 	}, n.c.BreakDisk(node, share)
 }

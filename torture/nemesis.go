@@ -41,8 +41,9 @@ type nemesis struct {
 	rotten sync.Map
 	// wiped is when the disk of a node was last destroyed.
 	wiped map[int]int64
-	// diskTrouble is set while nodes may end by themselves, because their disks are full.
-	diskTrouble atomic.Bool
+	// diskTrouble counts the faults by which nodes may end by themselves: disks that are full or
+	// fail.
+	diskTrouble atomic.Int32
 	err         error // that no fault explains: the laboratory failed
 }
 
@@ -165,7 +166,7 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 // fail sorts an error, if it is one: a node that does not stop in order is the node's fault,
 // anything else the laboratory's.
 func (n *nemesis) fail(err error) {
-	if errors.Is(err, ErrStop) && n.diskTrouble.Load() {
+	if errors.Is(err, ErrStop) && n.diskTrouble.Load() > 0 {
 		n.line.add(happenedNode, "a node does not end in order on a disk that is full or fails")
 		return
 	}
@@ -178,7 +179,7 @@ func (n *nemesis) fail(err error) {
 
 // ended takes note of a node that ended by itself. Any goroutine may call it.
 func (n *nemesis) ended(node, code int, tail string) {
-	if n.diskTrouble.Load() {
+	if n.diskTrouble.Load() > 0 {
 		n.line.add(happenedNode, "%s ended with code %d on a full disk", nodeName(node), code)
 		return
 	}
@@ -219,7 +220,7 @@ func (n *nemesis) heal(ctx context.Context) error {
 		}
 		n.revive(ctx)
 	}
-	n.diskTrouble.Store(false)
+	n.diskTrouble.Store(0)
 	return errors.Join(err, n.err)
 }
 

@@ -242,10 +242,14 @@ func TestDied(t *testing.T) {
 	line := &timeline{start: time.Now()}
 	c := newFake(3)
 	n := newNemesis(c, newWatch(nil, c.Targets, s.find, line), line, s.find, 1, nil, func() {})
-	n.diskTrouble.Store(true)
+	_, free, err := strikeDiskFull(t.Context(), n)
+	check.Must(t, err)
+	_, mend, err := strikeDiskErrors(t.Context(), n)
+	check.Must(t, err)
+	check.Must(t, mend(t.Context()))
 	n.ended(1, 1, "no space left on device")
-	s.expect()
-	n.diskTrouble.Store(false)
+	s.expect() // One fault of the disk is over, the other is not.
+	check.Must(t, free(t.Context()))
 	n.ended(1, 2, "panic: something")
 	s.expect(kindDied)
 }
