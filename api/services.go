@@ -149,6 +149,9 @@ type Subscriptions interface {
 	Create(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
 	Update(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
 	Delete(ctx context.Context, k subscription.Key, by string) error
+	// SourceOf is the stream, the log or the index that a group reads: its consumers need the right
+	// to read that, too.
+	SourceOf(k subscription.Key) (string, error)
 	// Pause has a group hand out nothing, and Resume ends that. Neither does anything twice.
 	Pause(ctx context.Context, k subscription.Key, by string) error
 	Resume(ctx context.Context, k subscription.Key, by string) error

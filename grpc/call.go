@@ -102,9 +102,14 @@ func (c *call) check(ctx context.Context) error {
 }
 
 // needs sets the right to a stream that the caller must have as long as the call lasts.
-func (s *Server) needs(ctx context.Context, stream string, right access.Right) {
+func (s *Server) needs(ctx context.Context, right access.Right, streams ...string) {
 	callOf(ctx).lease.Require(func(ctx context.Context, who *access.Principal) error {
-		return s.opts.Access.CheckStream(ctx, *who, stream, right)
+		for _, stream := range streams {
+			if err := s.opts.Access.CheckStream(ctx, *who, stream, right); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -82,7 +82,15 @@ func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (
 	if err := c.s.opts.Lead(); err != nil {
 		return err
 	}
-	c.s.needs(ctx, api.ReadBy(c.key.Stream), access.ReadRight)
+	// It may have been given another source than its own stream.
+	source, err := c.s.opts.Subscriptions.SourceOf(c.key)
+	if err == nil {
+		err = c.s.opts.Permit(ctx, &api.Consume.May, callOf(ctx).who(), source, "")
+	}
+	if err != nil {
+		return err
+	}
+	c.s.needs(ctx, access.ReadRight, api.ReadBy(c.key.Stream), api.ReadBy(source))
 	by := callOf(ctx)
 	who := by.who().Login
 	if by.who().IsAnonymous() {

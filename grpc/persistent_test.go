@@ -455,11 +455,19 @@ func TestPersistentRights(t *testing.T) {
 
 	g.create("read by jane")
 	g.create("$kept from jane")
+	g.create("with another source")
+	moved, err := overHTTP(t, g.address).Do(g.ctx, testkit.Request{
+		Method: "POST", Path: "/subscriptions/with%20another%20source/g", Admin: true,
+		Header: map[string]string{"Content-Type": "application/json"}, Body: []byte(`{"source":"$kept from jane"}`),
+	})
+	if err != nil || moved.Status != 200 {
+		t.Fatal(moved.Status, err)
+	}
 	for _, c := range []struct {
 		login, stream string
 		want          ended
 	}{
-		{"", "read by jane", denied}, {"jane", "read by jane", ended{}}, {"jane", "$kept from jane", denied}, {"jane", "$all", denied}, {"ops", "$kept from jane", denied},
+		{"", "read by jane", denied}, {"jane", "read by jane", ended{}}, {"jane", "$kept from jane", denied}, {"jane", "with another source", denied}, {"jane", "$all", denied}, {"ops", "$kept from jane", denied},
 	} {
 		r := g.reads(as(t, c.login), c.stream, 1)
 		if c.want == (ended{}) {

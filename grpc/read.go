@@ -70,7 +70,7 @@ func (s *Server) read(stream grpc.ServerStream, q readRequest, words wording) er
 	r := reading{Cursor: catchup.Cursor{Store: s.opts.Store, Stream: q.stream, All: q.all, Query: q.query, Backward: q.backward, Seen: -1, Last: -1},
 		s: s, q: q, words: words, out: sender{stream: stream}, size: minReadPage, claim: new(api.Claim),
 		rights: linkRights{ctx, s, callOf(ctx)}}
-	s.needs(ctx, q.stream, access.ReadRight)
+	s.needs(ctx, access.ReadRight, q.stream)
 	defer r.leaveRoom()
 	switch {
 	case q.subscribed:

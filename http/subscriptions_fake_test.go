@@ -112,6 +112,8 @@ func (s *memSubscriptions) Update(ctx context.Context, k subscription.Key, setti
 	return wrapped(err)
 }
 
+func (s *memSubscriptions) SourceOf(k subscription.Key) (string, error) { return k.Stream, nil }
+
 func (s *memSubscriptions) Delete(ctx context.Context, k subscription.Key, by string) error {
 	g, err := s.enter(ctx, k, "delete %s by %s", k, by)
 	if err == nil {

@@ -1,6 +1,8 @@
 package httpapi_test
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,5 +41,35 @@ func TestResetOfAGroup(t *testing.T) {
 		synctest.Wait()
 		s.takes(9, "2 3 4 5")
 		check.Equal(t, *s.info().LastCheckpointedEventPosition, "1", "checkpoint")
+	})
+}
+
+func TestSourceOfAGroup(t *testing.T) {
+	running(t, func(s *subscriber) {
+		s.events(0, 3)
+		s.create("")
+		read := func(who http.Header) answer { return s.do("GET", s.group, "", who) }
+		read(as("jane", "changeit")).is(t, 200)
+		update := func(body string) answer {
+			defer synctest.Wait()
+			return s.manages("POST", s.group, body)
+		}
+		for body, text := range map[string]string{
+			`{"source":1}`: "source must be", `{"filter":1}`: "filter must be", `{"filter":{"of":"x","regex":"y"}}`: "filter must be",
+			`{"filter":{"of":"type","regex":"y","prefixes":["z"]}}`: "filter must be",
+			`{"startPosition":"C:0/P:0"}`:                           "startPosition must be",
+		} {
+			update(body).is(t, 400).says(t, text)
+		}
+		update(`{"filter":{"of":"type","regex":"y"}}`).results(t, 400, "Fail", "Invalid filter: only the events of $all can be filtered.")
+		update(`{"source":"$all","startPosition":"C:0/P:0","filter":{"of":"stream","prefixes":["s","t"]}}`).results(t, 200, "Success", "")
+		read(as("jane", "changeit")).is(t, 401)
+		s.do("POST", s.group+"/ack?ids="+s.id(), "", as("jane", "changeit")).is(t, 401)
+		info := s.info()
+		check.Equal(t, fmt.Sprint(info.Config["source"], info.Config["filter"]), "$allmap[of:stream prefixes:[s t]]", "config")
+		check.Contains(t, s.manages("GET", s.group+"/reset?to=start", "").is(t, 200).body, `"to": "C:0/P:0"`, "lacks")
+		s.takes(9, "0 1 2")
+		update(`{"source":"s"}`).results(t, 200, "Success", "")
+		read(as("jane", "changeit")).is(t, 200)
 	})
 }

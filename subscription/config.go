@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -24,6 +25,7 @@ type definition struct {
 	storedIn int64
 	names    *match.Names // the compiled filter, nil: there is none
 	paused   *Pause       // nil: it is not
+	place    place        // zero: its source was never changed
 	// stored is set for an entry that this version does not run: it is kept as it is.
 	stored json.RawMessage
 	// encoded is the entry, made when it is stored for the first time.
@@ -78,6 +80,8 @@ type entry struct {
 	RetryBackoff           *storedBackoff `json:"retryBackoff,omitempty"`
 	CheckpointAtLeastEvery int64          `json:"checkpointAtLeastEveryMilliseconds,omitempty"`
 	Paused                 *Pause         `json:"paused,omitempty"`
+	Source                 string         `json:"source,omitempty"`
+	Place                  *place         `json:"place,omitempty"`
 }
 
 type storedBackoff struct {
@@ -102,12 +106,16 @@ func (d *definition) entry() (_ json.RawMessage, err error) {
 		ReadBatchSize: s.ReadBatchSize, CheckPointAfter: s.CheckpointAfter.Milliseconds(),
 		MinCheckPointCount: s.MinCheckpointCount, MaxCheckPointCount: s.MaxCheckpointCount,
 		MaxSubscriberCount: s.MaxSubscriberCount, NamedConsumerStrategy: string(s.Strategy),
-		RetryDelay: s.RetryDelay.Milliseconds(), CheckpointAtLeastEvery: s.CheckpointAtLeastEvery.Milliseconds(), Paused: d.paused,
+		RetryDelay: s.RetryDelay.Milliseconds(), CheckpointAtLeastEvery: s.CheckpointAtLeastEvery.Milliseconds(), Paused: d.paused, Source: s.Source,
+	}
+	if d.place.Since > 0 {
+		e.Place = &d.place
+		e.NamedConsumerStrategy += movedMark
 	}
 	if b := s.RetryBackoff; b != (Backoff{}) {
 		e.RetryBackoff = &storedBackoff{b.Factor, b.AtMost.Milliseconds()}
 	}
-	if d.Stream != event.AllStream { // For $all the start is a position, not a number.
+	if d.reads().Stream != event.AllStream { // For $all the start is a position, not a number.
 		e.StartFrom = s.StartFrom
 	}
 	if s.StartFrom < 0 && d.startAt >= 0 {
@@ -135,6 +143,10 @@ func decodeEntry(raw json.RawMessage) (d *definition, why error) {
 		Strategy: Strategy(e.NamedConsumerStrategy), RetryDelay: milliseconds(e.RetryDelay), CheckpointAtLeastEvery: milliseconds(e.CheckpointAtLeastEvery),
 	}}
 	s := &d.Settings
+	if s.Source = e.Source; e.Place != nil {
+		d.place = *e.Place
+		s.Strategy = Strategy(strings.TrimSuffix(e.NamedConsumerStrategy, movedMark))
+	}
 	if b := e.RetryBackoff; b != nil {
 		s.RetryBackoff = Backoff{b.Factor, milliseconds(b.AtMost)}
 	}

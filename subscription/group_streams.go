@@ -26,7 +26,14 @@ type ownStreams struct {
 
 // checkpointWrite makes the write of a checkpoint. One below the first number is written twice:
 // then versions that do not know it see no older one, and the group begins where it did.
-func (s *ownStreams) checkpointWrite(number int64, metadata []byte) *event.Write {
+func (s *ownStreams) checkpointWrite(number int64, reset *resetBy) *event.Write {
+	var metadata []byte
+	if m := (checkpointMetadata{s.place.Since, reset}); m != (checkpointMetadata{}) {
+		var err error
+		if metadata, err = json.Marshal(&m); err != nil {
+			panic(err) // Texts and numbers always have a form in JSON.
+		}
+	}
 	e := event.Proposed{ID: newID(), Type: typeCheckpoint, Flags: event.FlagJSON, Data: []byte(`"` + s.Position(number) + `"`), Metadata: metadata}
 	w := &event.Write{Stream: s.CheckpointStream(), ExpectedVersion: event.AnyVersion, Events: []event.Proposed{e}}
 	if number < 0 {
@@ -64,23 +71,32 @@ func (s *ownStreams) checkpoint(ctx context.Context) (number int64, isFound bool
 	page, err := s.store.ReadStream(ctx, event.StreamRead{Stream: s.CheckpointStream(), From: event.Head, Count: 2, Backward: true})
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
-		return -1, false, nil
 	case err != nil:
 		return -1, false, fmt.Errorf("read the checkpoint: %w", err)
 	}
 	for i := range page.Events {
 		e := &page.Events[i].Record
+		var m checkpointMetadata
+		if json.Unmarshal(e.Metadata, &m) != nil {
+			m = checkpointMetadata{} // Other versions have none.
+		}
+		if m.Since != s.place.Since {
+			continue // It is of another source.
+		}
 		if n, ok := s.parseCheckpoint(e); ok {
 			return n, true, nil
 		}
 		// Events that were processed after an older checkpoint come again, which is allowed.
 		s.logger.Warn("an event is not a checkpoint and is skipped", logkey.Stream, e.Stream, logkey.Number, e.Number, logkey.Type, e.Type)
 	}
+	if after := s.place.After; after != nil {
+		return *after, true, nil
+	}
 	return -1, false, nil
 }
 
 // parseCheckpoint reads the number, which is in a JSON string, or bare in older data.
-func (k Key) parseCheckpoint(e *event.Record) (int64, bool) {
+func (d *definition) parseCheckpoint(e *event.Record) (int64, bool) {
 	if e.Type != typeCheckpoint && e.Type != typeCheckpointNew {
 		return 0, false
 	}
@@ -88,7 +104,7 @@ func (k Key) parseCheckpoint(e *event.Record) (int64, bool) {
 	if json.Unmarshal(e.Data, &text) != nil {
 		text = string(e.Data)
 	}
-	n, ok := k.parsePosition(text)
+	n, ok := d.parsePosition(text)
 	return n, ok && n >= -1
 }
 

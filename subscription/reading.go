@@ -66,7 +66,7 @@ func (g *group) load(ctx context.Context) error {
 	}
 	next, known := g.first(), checkpoint
 	if isFound {
-		end, err := g.term.next(ctx, g.Stream)
+		end, err := g.term.next(ctx, g.reads().Stream)
 		if err != nil {
 			return err
 		}

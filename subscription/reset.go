@@ -2,7 +2,6 @@ package subscription
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -43,14 +42,19 @@ type Reset struct {
 	// events that had been handed out and come again, and events without an answer that do not come
 	Again, LeftOut int64
 	AtLeast        bool // the counts are not complete: there may be more
+	Reads          Key  // as of Info: its Position makes texts of the numbers
 }
 
-// resetMetadata is stored with the checkpoint of a reset: do not change.
-type resetMetadata struct {
-	Reset struct {
-		By string `json:"by"`
-		At string `json:"at"`
-	} `json:"reset"`
+// checkpointMetadata is stored with a checkpoint: do not change.
+type checkpointMetadata struct {
+	Since int64    `json:"since,omitempty"` // see place
+	Reset *resetBy `json:"reset,omitempty"`
+}
+
+// resetBy says who moved a group. It is stored: do not change.
+type resetBy struct {
+	By string `json:"by"`
+	At string `json:"at"`
 }
 
 // Preview returns what Reset would do, and does nothing.
@@ -161,7 +165,7 @@ func (g *group) plan(ctx context.Context, to Target) (p plan, err error) {
 
 // outlook returns what comes of a plan. A count that could not be completed is not an error.
 func (g *group) outlook(ctx context.Context, p *plan) (r Reset, err error) {
-	r = Reset{From: p.oldest, To: p.next}
+	r = Reset{From: p.oldest, To: p.next, Reads: g.reads()}
 	begin, end, isForward := p.next, p.front, p.next > p.front
 	if isForward {
 		begin, end = end, begin
@@ -185,14 +189,7 @@ func (g *group) reset(ctx context.Context, to Target, by string, leave func()) (
 		leave()
 		return p, err
 	}
-	var why resetMetadata
-	why.Reset.By, why.Reset.At = by, g.now().UTC().Format(time.RFC3339Nano)
-	metadata, err := json.Marshal(&why)
-	if err != nil {
-		leave()
-		return p, fmt.Errorf("a reset as JSON: %w", err)
-	}
-	w := g.streams.checkpointWrite(p.checkpoint, metadata)
+	w := g.streams.checkpointWrite(p.checkpoint, &resetBy{by, g.now().UTC().Format(time.RFC3339Nano)})
 	try := func(ctx context.Context) error { return g.streams.saveCheckpoint(ctx, w) }
 	if err = try(ctx); err == nil {
 		g.move(&p, leave)
@@ -267,7 +264,7 @@ func (s *source) find(ctx context.Context, to Target) (checkpoint, next int64, e
 				return 0, 0, fmt.Errorf("find the time of a reset: %w", err)
 			}
 		case ToNumber:
-			if s.Stream == event.AllStream {
+			if s.stream == event.AllStream {
 				return 0, 0, &SettingsError{Plain: true, Text: "The events of $all have positions, and no numbers."}
 			}
 		}
@@ -280,7 +277,7 @@ func (s *source) find(ctx context.Context, to Target) (checkpoint, next int64, e
 		}
 		return page.Last, next, err
 	}
-	info, err := s.store.StreamInfo(ctx, s.Stream)
+	info, err := s.store.StreamInfo(ctx, s.stream)
 	switch {
 	case err != nil:
 		return 0, 0, err
@@ -302,7 +299,7 @@ func (s *source) find(ctx context.Context, to Target) (checkpoint, next int64, e
 		isPast = func(r *event.Record) bool { return r.Time >= to.At }
 		fallthrough
 	case ToPosition:
-		first, err := catchup.First(ctx, s.store, s.Stream, isPast)
+		first, err := catchup.First(ctx, s.store, s.stream, isPast)
 		if err != nil && !errors.Is(err, event.ErrStreamNotFound) {
 			return 0, 0, err
 		}
@@ -317,7 +314,7 @@ func (s *source) find(ctx context.Context, to Target) (checkpoint, next int64, e
 // In a stream the numbers tell; in the log it looks, and may not be able to look at all.
 func (s *source) count(ctx context.Context, begin, end int64, after bool) (n int64, isAll bool, err error) {
 	if !s.all {
-		info, err := s.store.StreamInfo(ctx, s.Stream)
+		info, err := s.store.StreamInfo(ctx, s.stream)
 		if err != nil {
 			return 0, false, err
 		}

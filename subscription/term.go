@@ -179,7 +179,7 @@ func (t *term) reconcile(ctx context.Context, drop bool) (missing, err error) {
 		// Of a group that another version stored it is not known what existed when it
 		// was created: what exists now did for certain not come later than now.
 		if d.runs() && d.Settings.StartFrom < 0 && d.startAt < 0 {
-			at, err := t.next(ctx, d.Stream)
+			at, err := t.next(ctx, d.reads().Stream)
 			if err != nil {
 				missing = errors.Join(missing, fmt.Errorf("group %s: %w", d.Key, err))
 				later[d.Key] = true
@@ -196,7 +196,7 @@ func (t *term) reconcile(ctx context.Context, drop bool) (missing, err error) {
 		case later[g.Key]: // It runs on as it is.
 		case !ok:
 			t.drop(g)
-		case drop || !reflect.DeepEqual(d.Settings, g.Settings):
+		case drop || !reflect.DeepEqual(d.Settings, g.Settings) || d.place.Since != g.place.Since:
 			t.end(g)
 		default:
 			delete(wanted, g.Key)
@@ -351,6 +351,10 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	if err != nil {
 		return err
 	}
+	if set.Source == k.Stream {
+		set.Source = ""
+	}
+	set.Filter = set.Filter.plain()
 	if err := t.checkStart(ctx, k, &set); err != nil {
 		return err
 	}
@@ -361,8 +365,10 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	if t.taken(k) {
 		return ErrExists
 	}
-	set.Filter = set.Filter.plain()
 	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, names: names}
+	if set.Source != "" {
+		d.place.Since = max(1, t.version+1)
+	}
 	// The streams of an earlier group of that name must not become this one's, also when its
 	// deletion was cut short.
 	if err := t.removeStreams(ctx, k); err != nil {
@@ -386,6 +392,7 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 
 // checkStart returns a *SettingsError if a group cannot start where its settings say.
 func (t *term) checkStart(ctx context.Context, k Key, set *Settings) error {
+	k = set.reads(k)
 	index, err := k.index(set.Filter)
 	if err != nil {
 		return err
@@ -423,7 +430,7 @@ func (t *term) resolveStart(ctx context.Context, d *definition) (err error) {
 		return err
 	}
 	d.storedIn = info.Last + 1
-	d.startAt, err = t.next(ctx, d.Stream)
+	d.startAt, err = t.next(ctx, d.reads().Stream)
 	return err
 }
 
@@ -436,7 +443,7 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 	if err != nil {
 		return err
 	}
-	set.Filter = g.Settings.Filter
+	set.keep(k, &g.Settings)
 	if err := set.validateRest(); err != nil {
 		return err
 	}
@@ -444,8 +451,27 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 		return err
 	}
 	at := t.index(k)
-	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, names: g.names, paused: t.definitions[at].paused}
-	if set.StartFrom < 0 {
+	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, paused: t.definitions[at].paused, place: g.place}
+	if d.names, err = set.Filter.compile(); err != nil {
+		return err
+	}
+	isMoved := d.reads() != g.reads()
+	if isMoved {
+		// Answers that come from now on may be passed over, but none is lost.
+		leave, err := g.hold(ctx)
+		if err != nil {
+			return err
+		}
+		d.place = place{Since: t.version + 1}
+		err = d.move(ctx, g)
+		leave()
+		if err == nil {
+			err = t.resolveStart(ctx, d)
+		}
+		if err != nil {
+			return err
+		}
+	} else if set.StartFrom < 0 {
 		// The end of this moment would lose what came since the group was created, until the
 		// first checkpoint all that is known of it.
 		d.startAt, d.storedIn = g.first(), g.storedIn

@@ -49,8 +49,11 @@ type Settings struct {
 	// were answered, 0: few messages get none.
 	CheckpointAtLeastEvery time.Duration
 
-	// Filter is of a group on $all, nil: it gets every event. It stays as it was when
-	// the group was created.
+	// Source is what the group reads, if that is not its own stream: another one, $all or an index.
+	// An update keeps it if it is empty.
+	Source string
+	// Filter is of a group that reads $all, nil: it gets every event. An update keeps it if it is
+	// nil, and takes it away if it chooses nothing.
 	Filter *Filter
 }
 

@@ -102,12 +102,15 @@ func (g *Handlers) Update(_ context.Context, x *request.Request) error {
 
 // defineGroup does something with the settings in the body.
 func (g *Handlers) defineGroup(x *request.Request, status int, do func(api.Subscriptions, context.Context, subscription.Key, subscription.Settings, string) error) error {
-	if x.Route.Stream == event.AllStream {
+	if x.Route.Stream == event.AllStream && x.R.Method == http.MethodPut {
 		return groupFailed(x, errAll, "")
 	}
 	return g.groupCommand(x, status, func(ctx context.Context, k subscription.Key) error {
 		settings, err := readSettings(x)
-		if err != nil {
+		switch {
+		case k.Stream == event.AllStream && settings.Source == "" && settings.Filter == nil:
+			return errAll // The official clients have no way to change these two, which HTTP has.
+		case err != nil:
 			return err
 		}
 		return do(g.Subscriptions, ctx, k, settings, x.Who.Login)
@@ -188,7 +191,20 @@ func (g *Handlers) takeMessages(ctx context.Context, x *request.Request, count i
 		_, err := g.Subscriptions.Info(ctx, groupKey(x))
 		return nil, err
 	}
+	if err := g.mayRead(ctx, x); err != nil {
+		return nil, err
+	}
 	return g.Subscriptions.Read(ctx, groupKey(x), count, (*request.CallerLinks)(x))
+}
+
+// mayRead returns event.ErrNotAuthorized if the group reads another source than its own stream, and
+// the caller may not. For its own stream that was asked before.
+func (g *Handlers) mayRead(ctx context.Context, x *request.Request) error {
+	source, err := g.Subscriptions.SourceOf(groupKey(x))
+	if err != nil || source == x.Route.Stream {
+		return err
+	}
+	return x.Node.Permit(ctx, &api.Consume.May, &x.Who, source, "")
 }
 
 func (g *Handlers) Ack(_ context.Context, x *request.Request) error {
@@ -238,7 +254,11 @@ func (g *Handlers) answerMessages(x *request.Request, do func(context.Context, [
 		return errAll
 	}
 	return g.Way.Lead(x, func(ctx context.Context) error {
-		if err := do(ctx, ids); err != nil && !errors.Is(err, subscription.ErrNotFound) {
+		err := g.mayRead(ctx, x)
+		if err == nil {
+			err = do(ctx, ids)
+		}
+		if err != nil && !errors.Is(err, subscription.ErrNotFound) {
 			return err
 		}
 		status := http.StatusOK

@@ -169,8 +169,8 @@ func groupSummary(x *request.Request, o *outline.Writer, g *subscription.Info) {
 		outline.Text("eventStreamId", g.Stream), outline.Text("groupName", g.Group), outline.Text("parkedMessageUri", parked),
 		outline.Text("getMessagesUri", group+"/1"), outline.Text("status", g.Status), outline.Float("averageItemsPerSecond", g.PerSecond),
 		outline.Int("totalItemsProcessed", g.Total), outline.Int("lastProcessedEventNumber", max(0, g.Checkpoint)),
-		positionField("lastCheckpointedEventPosition", g.Key, g.Checkpoint), outline.Int("lastKnownEventNumber", max(0, g.LastKnown)),
-		positionField("lastKnownEventPosition", g.Key, g.LastKnown), outline.Int("connectionCount", int64(len(g.Connections))),
+		positionField("lastCheckpointedEventPosition", g.Reads(), g.Checkpoint), outline.Int("lastKnownEventNumber", max(0, g.LastKnown)),
+		positionField("lastKnownEventPosition", g.Reads(), g.LastKnown), outline.Int("connectionCount", int64(len(g.Connections))),
 		outline.Int("totalInFlightMessages", int64(g.Outstanding)),
 	)
 }
@@ -179,13 +179,13 @@ func groupSummary(x *request.Request, o *outline.Writer, g *subscription.Info) {
 func detailGroup(x *request.Request, o *outline.Writer, g *subscription.Info) {
 	group, parked := groupAddresses(x, g.Key)
 	writeLinks(o, []relatedLink{{group + "/" + segInfo, "detail"}, {group + "/" + segReplay, segReplay}})
-	o.Object("config", func() { writeSettings(o, g.Key, &g.Settings) })
+	o.Object("config", func() { writeSettings(o, g.Reads(), &g.Settings) })
 	o.Leaves(
 		outline.Text("eventStreamId", g.Stream), outline.Text("groupName", g.Group), outline.Text("status", g.Status),
 		outline.Float("averageItemsPerSecond", g.PerSecond), outline.Text("parkedMessageUri", parked), outline.Text("getMessagesUri", group+"/1"),
 		outline.Int("totalItemsProcessed", g.Total), outline.Int("countSinceLastMeasurement", g.SinceLast),
-		outline.Int("lastProcessedEventNumber", max(0, g.Checkpoint)), positionField("lastCheckpointedEventPosition", g.Key, g.Checkpoint),
-		outline.Int("lastKnownEventNumber", max(0, g.LastKnown)), positionField("lastKnownEventPosition", g.Key, g.LastKnown),
+		outline.Int("lastProcessedEventNumber", max(0, g.Checkpoint)), positionField("lastCheckpointedEventPosition", g.Reads(), g.Checkpoint),
+		outline.Int("lastKnownEventNumber", max(0, g.LastKnown)), positionField("lastKnownEventPosition", g.Reads(), g.LastKnown),
 		outline.Int("readBufferCount", int64(g.ReadBuffer)), outline.Int("liveBufferCount", int64(g.LiveBuffer)),
 		outline.Int("retryBufferCount", int64(g.RetryBuffer)), outline.Int("totalInFlightMessages", int64(g.Outstanding)),
 		outline.Int("outstandingMessagesCount", int64(g.Outstanding)),
@@ -237,6 +237,23 @@ func writeSettings(o *outline.Writer, k subscription.Key, s *subscription.Settin
 	}
 	if s.CheckpointAtLeastEvery > 0 {
 		o.Leaves(outline.Int("checkpointAtLeastEveryMilliseconds", s.CheckpointAtLeastEvery.Milliseconds()))
+	}
+	if s.Source != "" {
+		o.Leaves(outline.Text("source", s.Source))
+	}
+	if f := s.Filter; f != nil {
+		o.Object("filter", func() {
+			of := "type"
+			if f.OfStream {
+				of = "stream"
+			}
+			o.Leaves(outline.Text("of", of))
+			if f.Regex != "" {
+				o.Leaves(outline.Text("regex", f.Regex))
+				return
+			}
+			o.Texts("prefixes", "prefix", f.Prefixes)
+		})
 	}
 }
 

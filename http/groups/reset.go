@@ -69,6 +69,6 @@ func (g *Handlers) reset(x *request.Request, do func(context.Context, subscripti
 		if err != nil {
 			return groupFailed(x, err, noGroup(x))
 		}
-		return x.SendFreshJSON(&resetDocument{From: groupKey(x).Position(r.From), To: groupKey(x).Position(r.To), Again: r.Again, LeftOut: r.LeftOut, AtLeast: r.AtLeast})
+		return x.SendFreshJSON(&resetDocument{From: r.Reads.Position(r.From), To: r.Reads.Position(r.To), Again: r.Again, LeftOut: r.LeftOut, AtLeast: r.AtLeast})
 	})
 }

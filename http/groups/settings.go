@@ -2,6 +2,7 @@ package groups
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -37,6 +38,7 @@ var settingNames = []string{
 	"liveBufferSize", "bufferSize", "readBatchSize", "checkPointAfterMilliseconds", "minCheckPointCount", "maxCheckPointCount",
 	"maxSubscriberCount", "namedConsumerStrategy", "preferRoundRobin",
 	"retryDelayMilliseconds", "retryBackoff", "checkpointAtLeastEveryMilliseconds",
+	"source", "filter",
 }
 
 // readSettings reads the body of the request. Members that it leaves out have their defaults.
@@ -72,7 +74,7 @@ func decodeSettingsXML(body []byte) *args.Members {
 			m.Others = append(m.Others, e.Name())
 			continue
 		}
-		if e.HasChildren() && name == "retryBackoff" {
+		if e.HasChildren() && (name == "retryBackoff" || name == "filter") {
 			m.Values[name] = args.Member{Raw: e.AppendJSON(nil), Kind: jsontext.Object}
 			continue
 		}
@@ -137,6 +139,7 @@ func settings(m *args.Members) (subscription.Settings, error) {
 	}
 	s.RetryBackoff = backoff(m)
 	s.Strategy = strategy(m, s.Strategy)
+	s.Source, s.Filter = m.Text("source"), filter(m)
 	position := m.Values["startPosition"]
 	if position.IsGiven() && position.Kind != jsontext.String && position.Kind != jsontext.Number {
 		m.MustBe("startPosition", "a text")
@@ -145,7 +148,10 @@ func settings(m *args.Members) (subscription.Settings, error) {
 	if position.IsGiven() {
 		var err error
 		if s.StartFrom, err = strconv.ParseInt(position.Number(), 10, 64); err != nil {
-			m.Wrong(errStartPosition)
+			at, ok := subscription.ParsePosition(position.Number())
+			if s.StartFrom = at; !ok || s.Source == "" && s.Filter == nil {
+				m.Wrong(errStartPosition)
+			}
 		}
 	}
 	return s, m.Err
@@ -169,6 +175,25 @@ func backoff(m *args.Members) (b subscription.Backoff) {
 		m.MustBe("retryBackoff", "a factor, or an object with a factor")
 	}
 	return b
+}
+
+// filter reads the filter of a group that reads $all; nil: the body has none.
+func filter(m *args.Members) *subscription.Filter {
+	v := m.Values["filter"]
+	if !v.IsGiven() {
+		return nil
+	}
+	var in struct {
+		Of       string
+		Regex    string
+		Prefixes []string
+	}
+	isKnown := v.Kind == jsontext.Object && json.Unmarshal(v.Raw, &in) == nil && (in.Regex == "" || len(in.Prefixes) == 0)
+	if !isKnown || in.Of != "stream" && in.Of != "type" && (in.Of != "" || in.Regex != "" || len(in.Prefixes) > 0) {
+		m.MustBe("filter", "an object: of is stream or type, and there is either regex or prefixes")
+		return nil
+	}
+	return &subscription.Filter{OfStream: in.Of == "stream", Regex: in.Regex, Prefixes: in.Prefixes}
 }
 
 // strategy reads the consumer strategy. The empty text leaves it to the property

@@ -154,6 +154,22 @@ func (o *Writer) List(name, item string, n int, members func(i int)) {
 	o.close(name)
 }
 
+// Texts writes a member that is a list of texts.
+func (o *Writer) Texts(name, item string, texts []string) {
+	o.Open(name, true)
+	o.Bracket("[]", func() {
+		for _, text := range texts {
+			if !o.IsXML {
+				o.Item()
+			}
+			o.Open(item, false)
+			o.Value(Text("", text))
+			o.close(item)
+		}
+	})
+	o.close(name)
+}
+
 // FlatList writes a list that has no element of its own in XML.
 func (o *Writer) FlatList(name, item string, n int, members func(i int)) {
 	if !o.IsXML {
