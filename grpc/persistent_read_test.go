@@ -327,6 +327,35 @@ func TestNacks(t *testing.T) {
 	})
 }
 
+// TestPersistentPause: a call stays open while its group is paused, takes answers, and gets the rest
+// afterwards.
+func TestPersistentPause(t *testing.T) {
+	g := newGroups(t)
+	g.appends("paused", 0, 3)
+	g.create("paused")
+	c := overHTTP(t, g.address)
+	does := func(what string) {
+		t.Helper()
+		if r, err := c.Do(g.ctx, testkit.Request{Method: "POST", Path: "/subscriptions/paused/g/" + what, Admin: true}); err != nil || r.Status != 200 {
+			t.Fatalf("%s: %d %s, %v", what, r.Status, r.Body, err)
+		}
+	}
+	r := g.consumes("paused", 2)
+	ids := r.takes("0/0 1/0")
+	does("pause")
+	r.sends(ackOf(ids[0]))
+	r.sends(nackOf(persistent.ReadReq_Nack_Retry, "", ids[1]))
+	testkit.Eventually(t, 10*time.Second, func() error {
+		a, err := g.GetInfo(g.ctx, infoReq("paused"))
+		if i := a.GetSubscriptionInfo(); i.GetStatus() != "Paused" || i.OutstandingMessagesCount != 0 || i.TotalItems != 2 || i.RetryBufferCount != 1 || len(i.Connections) != 1 {
+			return fmt.Errorf("%v, %w", i, err)
+		}
+		return err
+	})
+	does("resume")
+	r.takes("1/1 2/0")
+}
+
 // TestPersistentEnds: how calls end that end by the node.
 func TestPersistentEnds(t *testing.T) {
 	g := newGroups(t)

@@ -3,6 +3,7 @@ package ui_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func take(t *testing.T, n node, group string, count, answered int) {
 
 // TestStalled names a group stalled that has messages and hands out none for a minute, and no
 // other: with fewer messages than a checkpoint waits for, the checkpoint lags though all of them
-// were answered.
+// were answered. A group that is paused, or waits for delays alone, is not stalled.
 func TestStalled(t *testing.T) {
 	n := startNode(t)
 	for i := range 3 {
@@ -46,17 +47,20 @@ func TestStalled(t *testing.T) {
 	for _, c := range []struct {
 		group           string
 		handed, answers int
-	}{{"done", 3, 3}, {"untouched", 0, 0}, {"unanswered", 3, 2}, {"rest", 2, 2}} {
+	}{{"delayed", 3, 2}, {"done", 3, 3}, {"paused", 0, 0}, {"untouched", 0, 0}, {"unanswered", 3, 2}, {"rest", 2, 2}} {
 		ask(t, n, "PUT", "/subscriptions/s/"+c.group, `{"startFrom":0,"messageTimeoutMilliseconds":600000}`)
 		if c.handed > 0 {
 			take(t, n, "/subscriptions/s/"+c.group, c.handed, c.answers)
 		}
 	}
+	ask(t, n, "POST", "/subscriptions/s/paused/pause", "")
+	id := regexp.MustCompile(`"eventId": *"([^"]*)`).FindStringSubmatch(ask(t, n, "GET", "/streams/s/0", "", "Accept", "application/vnd.eventstore.atom+json"))[1]
+	ask(t, n, "POST", "/subscriptions/s/delayed/nack/"+id+"?after=1h", "")
 	p := newBrowser(t).open(t, n.URL(), "admin", "#/subscriptions")
 	p.find("table", "Subscriptions")
 	groups := p.module("parts/groups.js")
 	watch := "import(" + quote(groups) + ").then((m) => m.watchGroups()).then((l) => l.map((g) => `${g.group} ${g.text}${g.stalled ? ' stalled' : ''}`).sort().join('; '))"
-	const now = "done 0 events; rest 1 event; unanswered 1 event; untouched 3 events"
+	const now = "delayed 1 event; done 0 events; paused 3 events; rest 1 event; unanswered 1 event; untouched 3 events"
 	p.await("what waits", func() error { // Groups read ahead in their own time.
 		if got := value[string](p, watch); got != now {
 			return fmt.Errorf("%s", got)
@@ -64,7 +68,7 @@ func TestStalled(t *testing.T) {
 		return nil
 	})
 	p.eval("const now = Date.now; Date.now = () => now() + 61000")
-	const later = "done 0 events; rest 1 event stalled; unanswered 1 event stalled; untouched 3 events stalled"
+	const later = "delayed 1 event; done 0 events; paused 3 events; rest 1 event stalled; unanswered 1 event stalled; untouched 3 events stalled"
 	if got := value[string](p, watch); got != later {
 		t.Errorf("a minute later: %s", got)
 	}

@@ -6,7 +6,7 @@ import { bytes, plural } from "../lib/format.js";
 
 /** progress remembers when a group last handed out or got on. @type {Map<string, {mark: string, since: number}>} */
 const progress = new Map();
-/** details are what was last told of a group alone. @type {Map<string, {mark: string, parked: number, waiting: number | undefined}>} */
+/** details are what was last told of a group alone. @type {Map<string, {mark: string, parked: number, delayed: number, waiting: number | undefined}>} */
 const details = new Map();
 const stalledAfter = 60000, detailed = 20;
 
@@ -56,7 +56,7 @@ export async function watchGroups(signal) {
 	const others = list.slice(detailed).filter((g) => behindOf(g) > 0 && !(known(g)?.waiting === 0 && known(g)?.mark === newsOf(g)));
 	await Promise.all([...list.slice(0, detailed), ...others.slice(0, detailed)].map(async (g) => {
 		const d = await fromLeader(`/subscriptions/${path(g.eventStreamId, g.groupName)}/info`, { signal }).catch(() => null);
-		if (d) details.set(keyOf(g), { mark: newsOf(g), parked: Number(d.parkedMessageCount), waiting: waitingOf(d) });
+		if (d) details.set(keyOf(g), { mark: newsOf(g), parked: Number(d.parkedMessageCount), delayed: Number(d.delayedMessages ?? 0), waiting: waitingOf(d) });
 	}));
 	return list.map((g) => {
 		const key = keyOf(g), mark = markOf(g), seen = progress.get(key), d = known(g);
@@ -65,7 +65,7 @@ export async function watchGroups(signal) {
 		if (!seen || seen.mark !== mark || behind === 0) progress.set(key, { mark, since: now });
 		return {
 			stream: g.eventStreamId, group: g.groupName, status: g.status, behind, text: behindText(g, waiting), inFlight: g.totalInFlightMessages, connections: g.connectionCount, parked: d && d.parked,
-			stalled: behind > 0 && (waiting !== undefined || !/Live/.test(g.status)) && !!seen && seen.mark === mark && now - seen.since >= stalledAfter, rate: g.averageItemsPerSecond,
+			stalled: behind > (d ? d.delayed : 0) && g.status !== "Paused" && (waiting !== undefined || !/Live/.test(g.status)) && !!seen && seen.mark === mark && now - seen.since >= stalledAfter, rate: g.averageItemsPerSecond,
 		};
 	});
 }
