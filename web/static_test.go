@@ -184,13 +184,13 @@ func TestContrast(t *testing.T) {
 				t.Errorf("%s: %s on %s has a contrast of %.2f, at least %.1f is wanted", theme, front, back, got, least)
 			}
 		}
-		for _, back := range []string{"page", "panel", "side", "hover"} {
+		for _, back := range []string{"page", "panel", "side", "hover", "float"} {
 			for _, front := range []string{"text", "muted", "accent", "good", "warn", "bad", "string", "number"} {
 				hold(front, back, 4.5)
 			}
 			hold("second", back, 3)
 		}
-		for _, back := range []string{"page", "panel", "side"} {
+		for _, back := range []string{"page", "panel", "side", "float"} {
 			hold("control", back, 3)
 		}
 		for _, state := range []string{"accent", "good", "warn", "bad"} {

@@ -1,16 +1,16 @@
 // @ts-check
 import { html, useState } from "../../vendor/preact.js";
 import { send, signIn } from "../api.js";
-import { signedIn, user } from "../auth.js";
+import { isAdmin, isOps, signedIn, user } from "../auth.js";
 import { path } from "../lib/address.js";
-import { Failure, Field, Forbidden, Page } from "../parts/basics.js";
+import { Facts, Failure, Field, Forbidden, Page } from "../parts/basics.js";
 import { info, use } from "../store.js";
 
 export default function Account() {
 	const who = use(user), about = use(info);
 	if (about && about.authentication.type === "insecure") return html`<${Page} title="Account"><p class="box">The node runs in insecure mode: there are no users, and everybody may do everything.</p><//>`;
 	if (!who) return html`<${Page} title="Account"><${Forbidden} /><//>`;
-	return html`<${Page} title="Account"><dl class="facts"><dt>Login</dt><dd>${who.login}</dd><dt>Groups</dt><dd>${who.groups.join(", ") || "none"}</dd></dl><h2>Change password</h2><${Change} who=${who} /><//>`;
+	return html`<${Page} title="Account" what="Who you are in this tab."><${Facts} of=${[["Login", who.login], ["Groups", who.groups.join(", ") || "none"], ["May", isAdmin() ? "do everything" : isOps() ? "look after the nodes" : "what the streams allow"]]} /><h2>Change password</h2><${Change} who=${who} /><//>`;
 }
 
 function Change({ who }) {

@@ -3,7 +3,7 @@ import { html, useState } from "../../vendor/preact.js";
 import { command, fromLeader, send, useAnswer } from "../api.js";
 import { path } from "../lib/address.js";
 import { count, span } from "../lib/format.js";
-import { allowed, Act, Age, Answer, Ask, Check, Copy, Failure, Field, Link, Page, Tabs } from "../parts/basics.js";
+import { allowed, Act, Age, Answer, Ask, Check, Copy, Facts, Failure, Field, Link, Page, Tabs } from "../parts/basics.js";
 import { Icon, icons } from "../parts/icons.js";
 import { Editor, errorsOf } from "../parts/editor.js";
 import { Payload } from "../parts/tree.js";
@@ -24,8 +24,8 @@ export default function Projection({ name, query }) {
 		<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", where, { node: "leader" })} /><${Link} to=${["projections", name, "edit"]}><${Icon} of=${icons.Pencil} />Edit<//>
 		<${Act} label="Disable" icon=${icons.Pause} disabled=${!running} act=${() => run("disable")} onDone=${q.again} /><${Act} label="Enable" icon=${icons.Play} cls="primary" disabled=${running} act=${() => run("enable")} onDone=${q.again} />`;
 	return html`<${Page} title=${name} lead=${html`<${Age} of=${q} />`} actions=${actions}><${Answer} of=${q}>${(p) => html`
-		<dl class="facts"><dt>Status</dt><dd><${Status} of=${p} /></dd><dt>Progress</dt><dd><${Progress} of=${p} /></dd><dt>Mode</dt><dd>${p.mode}</dd><dt>Position</dt><dd class="mono">${p.position}</dd><dt>Last checkpoint</dt><dd class="mono">${p.lastCheckpoint || "none"} ${p.checkpointStatus}</dd>
-		<dt>Since the last start</dt><dd>${count(p.eventsProcessedAfterRestart)} events, ${span(p.coreProcessingTime)} of work</dd><dt>Under way</dt><dd>${count(p.bufferedEvents)} buffered, ${count(p.readsInProgress)} reads, ${count(p.writesInProgress)} writes</dd><dt>Partitions in memory</dt><dd>${count(p.partitionsCached)}</dd></dl>
+		<${Facts} of=${[["Status", html`<${Status} of=${p} />`], ["Progress", html`<${Progress} of=${p} />`], ["Mode", p.mode], ["Since the last start", `${count(p.eventsProcessedAfterRestart)} events, ${span(p.coreProcessingTime)} of work`], ["In flight", `${count(p.bufferedEvents)} buffered, ${count(p.readsInProgress)} reads, ${count(p.writesInProgress)} writes`],
+			["Partitions in memory", count(p.partitionsCached)], ["Position", html`<span class="mono">${p.position || "–"}</span>`], ["Last checkpoint", html`<span class="mono">${p.lastCheckpoint || "none"}</span> ${p.checkpointStatus}`]]} />
 		${p.stateReason && html`<pre class="box bad mono raw" role="alert">${p.stateReason}</pre>`}
 		<${Tabs} label="What to see" of=${tabs} value=${tab} set=${(t) => patch({ tab: t }, true)} />
 		${tab === "State" || tab === "Result" ? html`<${Value} key=${tab} where=${where} kind=${tab.toLowerCase()} name=${tab} partition=${query.partition || ""} />` : tab === "Source" ? html`<${Source} where=${where} reason=${p.stateReason} />` : html`<${Settings} where=${where} running=${running} />`}`}<//><//>`;
@@ -44,7 +44,7 @@ function Source({ where, reason }) {
 	return html`<${Answer} of=${q}>${(t) => html`<${Editor} label="Source" value=${t || ""} readOnly=${true} errors=${errorsOf(reason)} />`}<//>`;
 }
 
-const numbers = [["checkpointAfterMs", "Checkpoint after", "milliseconds"], ["checkpointHandledThreshold", "Checkpoint after handled", "events"], ["checkpointUnhandledBytesThreshold", "Checkpoint after skipped", "bytes"], ["pendingEventsThreshold", "Most pending", "events"], ["maxWriteBatchLength", "Write at once", "events"], ["maxAllowedWritesInFlight", "Most writes under way", "0: no bound"], ["projectionExecutionTimeout", "Handler timeout", "milliseconds; empty: as the node says"]];
+const numbers = [["checkpointAfterMs", "Checkpoint after", "milliseconds"], ["checkpointHandledThreshold", "Checkpoint after handled", "events"], ["checkpointUnhandledBytesThreshold", "Checkpoint after skipped", "bytes"], ["pendingEventsThreshold", "Most pending", "events"], ["maxWriteBatchLength", "Write at once", "events"], ["maxAllowedWritesInFlight", "Most writes in flight", "0: no bound"], ["projectionExecutionTimeout", "Handler timeout", "milliseconds; empty: as the node says"]];
 
 function Settings({ where, running }) {
 	const q = useAnswer((signal) => fromLeader(`${where}/config`, { signal }), [where]);
@@ -73,5 +73,5 @@ function Form({ d, where, running, onDone }) {
 function Remove({ name, where, running }) {
 	const [state, setState] = useState(false), [checkpoint, setCheckpoint] = useState(false), [emitted, setEmitted] = useState(false);
 	const act = () => send("DELETE", `${where}?deleteStateStream=${state}&deleteCheckpointStream=${checkpoint}&deleteEmittedStreams=${emitted}`);
-	return html`<${Ask} label="Delete projection" disabled=${running} typed=${name} act=${act} onDone=${() => go("#/projections")}><p><strong>${name}</strong> and its state go for ever.</p><${Check} label="With its checkpoints" value=${checkpoint} set=${setCheckpoint} /><${Check} label="With its results" value=${state} set=${setState} /><${Check} label="With the streams it emitted" value=${emitted} set=${setEmitted} /><//>`;
+	return html`<${Ask} label="Delete projection" disabled=${running} typed=${name} act=${act} onDone=${() => go("#/projections")}><p><strong>${name}</strong> and its state are deleted for ever. The events that it read stay; choose what else goes with it.</p><${Check} label="With its checkpoints" value=${checkpoint} set=${setCheckpoint} /><${Check} label="With its results" value=${state} set=${setState} /><${Check} label="With the streams it emitted" value=${emitted} set=${setEmitted} /><//>`;
 }

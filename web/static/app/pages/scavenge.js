@@ -4,7 +4,7 @@ import { atomJSON, fromLeader, get, send, useAnswer } from "../api.js";
 import { path } from "../lib/address.js";
 import { bytes, count, plural } from "../lib/format.js";
 import { newest } from "../live.js";
-import { allowed, Age, Answer, Ask, Failure, Field, Forbidden, Link, Page, State, StreamLink, Table, Time } from "../parts/basics.js";
+import { allowed, Age, Answer, Ask, Facts, Failure, Field, Forbidden, Link, Page, State, StreamLink, Table, Time } from "../parts/basics.js";
 import { fromEntry } from "../parts/events.js";
 import { NodeChoice, nodeOr } from "../parts/node.js";
 import { Payload } from "../parts/tree.js";
@@ -45,21 +45,20 @@ function Main({ query }) {
 		}
 		again();
 	};
-	return html`<${Page} title="Scavenge" what="Frees the space of what is deleted, expired or beyond a limit, on one node. What it removes does not come back." lead=${html`<${Age} of=${current} />`} actions=${html`<${NodeChoice} value=${query.node} />`}>
-		<div class="fields"><${Field} label="Threshold" type="number" value=${o.threshold} set=${(x) => set({ ...o, threshold: x })} hint="least weight of a chunk that is rewritten; below 0: all" /><${Field} label="Throttle" type="number" value=${o.throttle} set=${(x) => set({ ...o, throttle: x })} hint="percent of the time that it may work" /><${Field} label="Threads" type="number" value=${o.threads} set=${(x) => set({ ...o, threads: x })} hint="that work at once" /></div>
+	return html`<${Page} title="Scavenge" what="Frees the space of what is deleted, expired or beyond a limit, on one node." lead=${html`<${Age} of=${current} />`} actions=${html`<${NodeChoice} value=${query.node} />`}>
+		<section aria-label="New scavenge" class="card"><h2>New scavenge</h2><div class="fields"><${Field} label="Threshold" type="number" value=${o.threshold} set=${(x) => set({ ...o, threshold: x })} hint="least weight of a chunk that is rewritten; below 0: all" /><${Field} label="Throttle" type="number" value=${o.throttle} set=${(x) => set({ ...o, throttle: x })} hint="percent of the time that it may work" /><${Field} label="Threads" type="number" value=${o.threads} set=${(x) => set({ ...o, threads: x })} hint="that work at once" /></div>
 		<${Estimate} key=${query.node || ""} node=${node} threshold=${o.threshold} start=${html`<${Ask} label="Start" cls="primary" danger=${false} disabled=${!!running} act=${() => send("POST", `/admin/scavenge?${how}`, { node })} onDone=${again}><p>What is deleted, expired or beyond a limit is removed from the chunks of this node. It does not come back. Dry run says before how much that is.</p><//>
 			${v && v.members.length > 1 && html`<${Ask} label="Start on all nodes in turn" danger=${false} disabled=${!!running || round.busy} act=${() => void everywhere()}><p>What is deleted, expired or beyond a limit is removed from the chunks of all ${v.members.length} nodes, one after the other, the leader last. It does not come back. This page leads them from one to the next: leave it open.</p><//>
-			<span role="status">${round.said}</span>${round.error && html`<span role="alert" class="badtext">${round.error}</span>`}`}`} />
+			<span role="status">${round.said}</span>${round.error && html`<span role="alert" class="badtext">${round.error}</span>`}`}`} /></section>
 		${running && html`<div class="box"><p>Scavenge <span class="mono">${running}</span> runs.</p><${Progress} of=${last.data} /><${Ask} label="Stop" act=${() => send("DELETE", `/admin/scavenge/${path(running)}`, { node })} onDone=${again}><p>The scavenge stops. The next one goes on where this one was.</p><//></div>`}
-		<h2>Last on this node</h2><${Answer} of=${last} lines=${3}>${(d) => (d.scavengeResult === "Unknown" ? html`<p class="muted">None has run since this node was started.</p>` : html`<${Facts} d=${d} />`)}<//>
+		<h2>Last on this node</h2><${Answer} of=${last} lines=${3}>${(d) => (d.scavengeResult === "Unknown" ? html`<p class="muted">None has run since this node was started.</p>` : html`<${Last} d=${d} />`)}<//>
 		<h2>History</h2><${History} /><${Schedule} />
 	<//>`;
 }
 
 const Progress = ({ of: d }) => (d && d.phase && d.phase !== "Idle" ? html`<p>${d.phase}: ${count(d.done)}${Number(d.total) > 0 ? ` of ${count(d.total)}` : ""} ${d.unit} <progress max=${Number(d.total) || 1} value=${Number(d.done)} aria-label="Progress"></progress></p>` : null);
 const kind = (r) => (/Success/.test(r) ? "good" : /Fail|Err/.test(r) ? "bad" : "warn");
-const Facts = ({ d }) => html`<dl class="facts"><dt>Result</dt><dd><${State} kind=${kind(d.scavengeResult)}>${d.scavengeResult}<//> ${d.error || ""}</dd><dt>Started</dt><dd><${Time} at=${d.started} /></dd>${d.ended && html`<dt>Ended</dt><dd><${Time} at=${d.ended} /></dd>`}
-	<dt>Freed</dt><dd>${bytes(d.bytesSaved)}, ${plural(d.eventsRemoved ?? 0, "event")}</dd><dt>Chunks</dt><dd>${count(d.chunksExecuted)} rewritten, ${count(d.chunksSkipped)} left, ${count(d.chunksMerged)} merged</dd></dl>`;
+const Last = ({ d }) => html`<${Facts} of=${[["Result", html`<${State} kind=${kind(d.scavengeResult)}>${d.scavengeResult}<//> ${d.error || ""}`], ["Started", html`<${Time} at=${d.started} />`], d.ended && ["Ended", html`<${Time} at=${d.ended} />`], ["Freed", `${bytes(d.bytesSaved)}, ${plural(d.eventsRemoved ?? 0, "event")}`], ["Chunks", `${count(d.chunksExecuted)} rewritten, ${count(d.chunksSkipped)} left, ${count(d.chunksMerged)} merged`]]} />`;
 
 /** Estimate is a dry run: what would go and why the rest stays. */
 function Estimate({ node, threshold, start }) {

@@ -180,7 +180,7 @@ export function Confirm({ title, verb, typed, act, danger = true, onClose, onDon
 		}
 	};
 	return html`<${Dialog} title=${title} onClose=${onClose}><form onSubmit=${run}>${children}
-		${typed && html`<label class="field">Type <strong class="mono">${typed}</strong> to go on<input value=${text} onInput=${(e) => set(e.target.value)} autocomplete="off" /></label>`}
+		${typed && html`<label class="field"><span>Type <strong class="mono">${typed}</strong> to go on</span><input value=${text} onInput=${(e) => set(e.target.value)} autocomplete="off" /></label>`}
 		${error && html`<div role="alert" class="box bad">${error.message}</div>`}
 		<div class="buttons"><button type="button" onClick=${onClose}>Cancel</button><button class=${danger ? "danger" : "primary"} disabled=${busy || (typed && text !== typed)}>${verb}</button></div></form><//>`;
 }
