@@ -327,8 +327,8 @@ func TestNacks(t *testing.T) {
 	})
 }
 
-// TestPersistentPause: a call stays open while its group is paused, takes answers, and gets the rest
-// afterwards.
+// TestPersistentPause: a call stays open while its group is paused, takes answers, and gets the
+// rest afterwards.
 func TestPersistentPause(t *testing.T) {
 	g := newGroups(t)
 	g.appends("paused", 0, 3)

@@ -107,7 +107,7 @@ func (b *groupBook) loadedAgain(from, to int64) bool {
 	return false
 }
 
-// paused: from a pause that was answered until its end was asked for nothing is given, by no leader.
+// paused: from a pause that was answered until its end was asked for, no leader gives anything.
 func (b *groupBook) paused() {
 	acts := slices.DeleteFunc(slices.Clone(b.subs.acts), func(a step) bool { return a.Group != b.group })
 	for i := range acts {
