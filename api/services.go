@@ -183,6 +183,10 @@ type Subscriptions interface {
 	// running.
 	Restart(ctx context.Context) error
 	Info(ctx context.Context, k subscription.Key) (subscription.Info, error)
+	// Await returns when all messages that a group's source has up to a position of the log were
+	// handed out and answered, or parked. Done is how far the group is.
+	Await(ctx context.Context, k subscription.Key, position int64) error
+	Done(k subscription.Key) int64
 	// List returns all groups, by stream and within a stream in the order of their creation; those
 	// of one stream when that is not empty.
 	List(ctx context.Context, stream string) ([]subscription.Info, error)
@@ -206,6 +210,10 @@ type Projections interface {
 	// State and Result return those of a partition; the empty name is the root.
 	State(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
 	Result(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
+	// Await returns when a projection has handled the events of its sources up to a position of the
+	// log. Done is how far it is.
+	Await(ctx context.Context, name string, position int64) error
+	Done(name string) int64
 	Query(name string) (projection.Query, error)
 	// Rebuild begins a second version of a projection, SwapRebuild lets it take over, and
 	// EndRebuild ends it. RebuildStatus compares both versions first, if it is asked to.

@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/stats"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // How long a request waits for a position: if it does not say, and at most.
@@ -78,11 +79,31 @@ type Awaited struct {
 	// returns when it has done all up to a position, or the error of the context
 	until func(ctx context.Context, position int64) error
 	end   func() int64 // what lies before it is done
+	isFed bool         // it may have to wait for others although it has come so far
 }
 
 // OwnLog is the log of this node, for reads of streams and indexes too.
 func (n *Node) OwnLog() Awaited {
-	return Awaited{"the log of this node", n.Store.WaitLog, n.Store.LogEnd}
+	return Awaited{name: "the log of this node", until: n.Store.WaitLog, end: n.Store.LogEnd}
+}
+
+// OfProjection is a projection, which runs on the leader alone.
+func (n *Node) OfProjection(name string) Awaited {
+	return Awaited{
+		name:  "the projection " + name,
+		until: func(ctx context.Context, position int64) error { return n.Projections.Await(ctx, name, position) },
+		end:   func() int64 { return n.Projections.Done(name) },
+		isFed: true,
+	}
+}
+
+// OfGroup is a group, which runs on the leader alone.
+func (n *Node) OfGroup(k subscription.Key) Awaited {
+	return Awaited{
+		name:  "the group " + k.String(),
+		until: func(ctx context.Context, position int64) error { return n.Subscriptions.Await(ctx, k, position) },
+		end:   func() int64 { return n.Subscriptions.Done(k) },
+	}
 }
 
 // WaitedInVain says that a position was not reached in the time that a request had for that.
@@ -97,7 +118,7 @@ func (e *WaitedInVain) Error() string {
 }
 
 // Has reports whether a position is reached already.
-func (a *Awaited) Has(w Wait) bool { return w.Position < a.end() }
+func (a *Awaited) Has(w Wait) bool { return !a.isFed && w.Position < a.end() }
 
 // Await waits until a position is reached, as a caller at an address host:port asks for. The error
 // is *WaitedInVain, *NoShare, the cause for which ctx ended, or one of what is waited for.

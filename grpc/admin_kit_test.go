@@ -95,12 +95,18 @@ func newMessage(t testing.TB, d protoreflect.MessageDescriptor) proto.Message {
 // the answer and how the call ended: its code, with text and trailers if that is not OK.
 func invoke(t *testing.T, conn *grpc.ClientConn, who, name, request string) string {
 	t.Helper()
+	return invokeWith(by(t.Context(), who), t, conn, name, request)
+}
+
+// invokeWith is invoke with the metadata of a context.
+func invokeWith(ctx context.Context, t *testing.T, conn *grpc.ClientConn, name, request string) string {
+	t.Helper()
 	full, m := methodOf(t, name)
 	in := newMessage(t, m.Input())
 	if err := protojson.Unmarshal([]byte(request), in); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := conn.NewStream(by(t.Context(), who), &grpc.StreamDesc{ServerStreams: true}, full)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, full)
 	if err != nil {
 		t.Fatal(err)
 	}

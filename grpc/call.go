@@ -27,6 +27,8 @@ import (
 const (
 	keyRequiresLeader = "requires-leader"
 	keyConnectionName = "connection-name"
+	keyWaitFor        = "es-wait-for"
+	keyWaitAtMost     = "es-wait-at-most"
 )
 
 // unnamed is the name of a connection that its client gave none.
@@ -48,6 +50,9 @@ type call struct {
 	name   string           // that the client gave its connection
 	leader bool             // the leader must answer
 	in     inflow
+
+	waitFor    *string // the position that a read waits for; nil: it waits for none
+	waitAtMost string
 
 	encoding string // of the client's messages, and of ours
 
@@ -174,7 +179,7 @@ func (s *Server) authenticate(c *call) *problem {
 	header := http.Header{}
 	for _, f := range c.stream.Fields() {
 		switch f.Name {
-		case fieldContentType, fieldTimeout, fieldEncoding, keyRequiresLeader, keyConnectionName, "te", "user-agent":
+		case fieldContentType, fieldTimeout, fieldEncoding, keyRequiresLeader, keyConnectionName, keyWaitFor, keyWaitAtMost, "te", "user-agent":
 		default: // It may be who the caller is.
 			if !f.IsPseudo() {
 				header.Add(f.Name, f.Value)
@@ -240,7 +245,11 @@ func (s *Server) unary(c *call, m *method) (p *problem) {
 	// A write has a time of its own.
 	if rule := c.operation().May.Rule; rule != api.ByStream && rule != api.ByStreams {
 		var cancel context.CancelFunc
-		one.ctx, cancel = context.WithTimeout(c.ended, s.opts.ReadTimeout)
+		timeout := s.opts.ReadTimeout
+		if c.waitFor != nil {
+			timeout += api.MaxWait
+		}
+		one.ctx, cancel = context.WithTimeout(c.ended, timeout)
 		defer cancel()
 	}
 	if p := s.once(c, m, one); p != nil {
@@ -393,4 +402,24 @@ func (s *Server) freshly(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
 	defer cancel()
 	return s.opts.LeadFreshly(ctx)
+}
+
+// await waits for the position that the call names, if it does. It ends with the call, and when the
+// server is drained.
+func (s *Server) await(ctx context.Context, of api.Awaited) error {
+	c := callOf(ctx)
+	if c.waitFor == nil {
+		return nil
+	}
+	w, err := api.ParseWait(*c.waitFor, c.waitAtMost)
+	if err != nil || of.Has(w) {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.draining, func() { cancel(event.ErrNotReady) })()
+	if err := s.opts.Await(ctx, c.who(), c.from, &of, w); err != nil {
+		return err
+	}
+	return c.check(ctx)
 }

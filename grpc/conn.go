@@ -83,6 +83,10 @@ func (s *Server) open(on *conn, stream *h2.Stream) h2.Receiver {
 			}
 		case keyRequiresLeader:
 			c.leader = strings.EqualFold(f.Value, "true")
+		case keyWaitFor:
+			c.waitFor = &f.Value
+		case keyWaitAtMost:
+			c.waitAtMost = f.Value
 		}
 	}
 	timeout, err := timeoutOf(limit)

@@ -20,6 +20,9 @@ func (p *persistentService) GetInfo(ctx context.Context, r *persistent.GetInfoRe
 	if err != nil {
 		return nil, err
 	}
+	if err := p.s.await(ctx, p.s.opts.OfGroup(k)); err != nil {
+		return nil, onGroup(k, err)
+	}
 	info, err := p.s.opts.Subscriptions.Info(ctx, k)
 	if err != nil {
 		return nil, onGroup(k, err)

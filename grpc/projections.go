@@ -174,7 +174,9 @@ func (p *projectionsService) Statistics(req *projections.StatisticsReq, stream g
 	switch req.GetOptions().GetMode().(type) {
 	case *projections.StatisticsReq_Options_Name:
 		list = make([]projection.Statistics, 1)
-		list[0], err = p.s.opts.Projections.Statistics(name)
+		if err = p.s.await(stream.Context(), p.s.opts.OfProjection(name)); err == nil {
+			list[0], err = p.s.opts.Projections.Statistics(name)
+		}
 	case *projections.StatisticsReq_Options_All:
 		list, err = p.s.opts.Projections.List(projection.AllKinds)
 	case *projections.StatisticsReq_Options_Transient:
@@ -223,7 +225,11 @@ func (p *projectionsService) content(
 	},
 	read func(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error),
 ) (*structpb.Value, error) {
-	c, err := read(ctx, o.GetName(), o.GetPartition(), identityOf(ctx))
+	err := p.s.await(ctx, p.s.opts.OfProjection(o.GetName()))
+	var c projection.Content
+	if err == nil {
+		c, err = read(ctx, o.GetName(), o.GetPartition(), identityOf(ctx))
+	}
 	if err != nil {
 		return nil, projectionFailed(o.GetName(), err)
 	}

@@ -79,6 +79,9 @@ func (v *queryService) Head(ctx context.Context, _ *query.HeadReq) (*query.HeadR
 	if err := v.s.authorize(ctx, event.IndexStream, access.ReadRight); err != nil {
 		return nil, err
 	}
+	if err := v.s.await(ctx, v.s.opts.OwnLog()); err != nil {
+		return nil, err
+	}
 	last, err := v.s.opts.LastPosition(ctx)
 	return &query.HeadResp{Position: positionOrNone(last)}, err
 }

@@ -71,6 +71,9 @@ func (s *Server) read(stream grpc.ServerStream, q readRequest, words wording) er
 		s: s, q: q, words: words, out: sender{stream: stream}, size: minReadPage, claim: new(api.Claim),
 		rights: linkRights{ctx, s, callOf(ctx)}}
 	s.needs(ctx, access.ReadRight, q.stream)
+	if err := s.await(ctx, s.opts.OwnLog()); err != nil {
+		return err
+	}
 	defer r.leaveRoom()
 	switch {
 	case q.subscribed:

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/milestone"
 	"github.com/annalsdb/annals/projection"
 )
 
@@ -16,6 +17,7 @@ import (
 type memProjections struct {
 	mu    sync.Mutex
 	list  []projection.Statistics
+	line  milestone.Line // how far all projections are
 	state projection.Content
 	query projection.Query
 	conf  projection.Config
@@ -160,6 +162,12 @@ func (p *memProjections) Result(ctx context.Context, name, partition string, _ p
 	_, err := p.enter(ctx, name, "result of %s, partition %q", name, partition)
 	return p.state, err
 }
+
+func (p *memProjections) Await(ctx context.Context, _ string, position int64) error {
+	return p.line.Wait(ctx, position, nil)
+}
+
+func (p *memProjections) Done(string) int64 { return p.line.End() }
 
 func (p *memProjections) Query(name string) (projection.Query, error) {
 	_, err := p.enter(context.Background(), name, "query of %s", name)

@@ -12,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/milestone"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -21,6 +22,7 @@ type memSubscriptions struct {
 	api.Subscriptions
 	mu     sync.Mutex
 	groups []*memGroup
+	line   milestone.Line // how far all groups are
 	calls  []string
 	fail   error // what every call returns, when set
 	block  bool  // every call waits for its context
@@ -192,6 +194,12 @@ func (s *memSubscriptions) Restart(ctx context.Context) error {
 	}
 	return wrapped(err)
 }
+
+func (s *memSubscriptions) Await(ctx context.Context, _ subscription.Key, position int64) error {
+	return s.line.Wait(ctx, position, nil)
+}
+
+func (s *memSubscriptions) Done(subscription.Key) int64 { return s.line.End() }
 
 func (s *memSubscriptions) Info(ctx context.Context, k subscription.Key) (subscription.Info, error) {
 	g, err := s.enter(ctx, k, "info of %s", k)

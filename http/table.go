@@ -215,6 +215,8 @@ func subscriptionRows(g *groups.Handlers) []row {
 	inform := func(serve request.Handler) request.Operation {
 		return look(subscriptionsOffer, api.ListGroups.May, serve)
 	}
+	info := inform(g.Info)
+	info.Awaits = groups.Awaited
 	order := func(method string, a problem.Action, op api.Operation, serve request.Handler) request.Operation {
 		return request.Operation{Operation: op, Method: method, Action: a, Offer: subscriptionsOffer, Serve: serve}
 	}
@@ -235,7 +237,7 @@ func subscriptionRows(g *groups.Handlers) []row {
 		about(groups.SegRestart, at("/subscriptions/restart", inform(g.OfStream), order(http.MethodPost, problem.Writing, api.RestartGroups, g.Restart))),
 		at("/subscriptions/{stream}", inform(g.OfStream)),
 		at("/subscriptions/{stream}/{subscription}", create, update, order(http.MethodDelete, problem.Deleting, api.DeleteGroup, g.Command(api.Subscriptions.Delete)), consume),
-		at("/subscriptions/{stream}/{subscription}/info", inform(g.Info)),
+		at("/subscriptions/{stream}/{subscription}/info", info),
 		at("/subscriptions/{stream}/{subscription}/reset", look(jsonOffer, api.PreviewReset.May, g.PreviewReset), reset),
 		at("/subscriptions/{stream}/{subscription}/ack", ack),
 		at("/subscriptions/{stream}/{subscription}/nack", nack),
@@ -262,6 +264,11 @@ func projectionRows(p *projections.Handlers) []row {
 	}
 	watch := func(serve request.Handler) request.Operation {
 		return do(http.MethodGet, problem.Reading, api.ReadProjections, serve)
+	}
+	await := func(serve request.Handler) request.Operation {
+		waits := watch(serve)
+		waits.Awaits = projections.Awaited
+		return waits
 	}
 	// A script is a text of any type, which must be named.
 	script := func(method string, op api.Operation, serve request.Handler) request.Operation {
@@ -295,10 +302,10 @@ func projectionRows(p *projections.Handlers) []row {
 		at("/projections/continuous", list(projection.Continuous.Only()), create(projection.Continuous)),
 		at("/projections/read-events", read),
 		at("/projections/restart", script(http.MethodPost, api.RestartProjections, p.Restart)),
-		at("/projection/{name}", watch(p.One), do(http.MethodDelete, problem.Deleting, api.DeleteProjection, p.Delete)),
-		at("/projection/{name}/statistics", watch(p.Statistics)),
-		at("/projection/{name}/state", watch(p.Content(api.Projections.State))),
-		at("/projection/{name}/result", watch(p.Content(api.Projections.Result))),
+		at("/projection/{name}", await(p.One), do(http.MethodDelete, problem.Deleting, api.DeleteProjection, p.Delete)),
+		at("/projection/{name}/statistics", await(p.Statistics)),
+		at("/projection/{name}/state", await(p.Content(api.Projections.State))),
+		at("/projection/{name}/result", await(p.Content(api.Projections.Result))),
 		at("/projection/{name}/query", query, script(http.MethodPut, api.UpdateProjection, p.Update)),
 		at("/projection/{name}/config", config, document(http.MethodPut, api.Operation{May: api.MayOps, Leader: true, Recorded: true}, p.Configure)),
 		at("/projection/{name}/rebuild", rebuilt, script(http.MethodPost, api.RebuildProjection, p.Rebuild),

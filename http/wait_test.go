@@ -3,11 +3,15 @@ package httpapi_test
 import (
 	"context"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/projection"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // Every answer to a write says where its last event lies.
@@ -164,4 +168,40 @@ func TestWaitForLeader(t *testing.T) {
 		n.get("/streams/s", appJSON, "ES-WaitFor", "200", "ES-RequireLeader", "True").is(t, 307)
 		check.Equal(t, time.Since(begin), 0, "took")
 	})
+}
+
+// What the leader alone knows is waited for there, until the projection or the group is as far. A
+// relayed request waits on the leader and nowhere else.
+func TestWaitForLeading(t *testing.T) {
+	for _, path := range []string{"/projection/p", "/projection/p/statistics", "/projection/p/state", "/projection/p/result", "/subscriptions/s/g/info"} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				subs := &memSubscriptions{groups: []*memGroup{{Info: subscription.Info{Key: subscription.Key{Stream: "s", Group: "g"}}}}}
+				leads, projections := newProjector(t, func(o *httpapi.Options) { o.Subscriptions = subs })
+				projections.define("p", projection.Continuous)
+				move := func(end int64) { projections.line.Move(end); subs.line.Move(end) }
+				n := newForwarding(t, leads, func(o *httpapi.Options) {
+					o.Relay, o.Subscriptions, o.Projections = &relayTo{handler: leads.handler}, &memSubscriptions{}, &memProjections{}
+				})
+				for _, n := range []*node{leads, n} {
+					move(7)
+					begin := time.Now()
+					(<-n.poll(t.Context(), path, "ES-WaitFor", "6").done).is(t, 200)
+					check.Equal(t, time.Since(begin), 0, "took")
+					p := n.poll(t.Context(), path, "ES-WaitFor", "9", "ES-WaitAtMost", "60s")
+					time.Sleep(40 * time.Second)
+					check.Equal(t, len(p.done), 0, "answered early")
+					move(10)
+					(<-p.done).is(t, 200)
+					check.Equal(t, p.end.Sub(begin), 40*time.Second, "took")
+					a := (<-n.poll(t.Context(), path, "ES-WaitFor", "10").done).is(t, 504)
+					name := "projection p"
+					if strings.HasSuffix(path, "/info") {
+						name = "group s::g"
+					}
+					check.Equal(t, a.body, "Position 10 was not reached within 5s: the "+name+" has come to 10")
+				}
+			})
+		})
+	}
 }

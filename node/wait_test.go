@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/node"
 )
@@ -58,7 +59,7 @@ func leaderOf(t *testing.T, nodes []*node.Node) (leader, follower *node.Node) {
 // TestWaitFor: what the leader has acknowledged is read at once on a follower. A thousand waiters
 // get their answers together.
 func TestWaitFor(t *testing.T) {
-	nodes := openCluster(t, 3, func(int, *node.Options) {})
+	nodes := openCluster(t, 3, func(_ int, o *node.Options) { o.Config.RunProjections = config.ProjectionsAll })
 	leader, follower := leaderOf(t, nodes)
 	w := &waited{T: t}
 	w.client.Transport = &http.Transport{MaxIdleConnsPerHost: 2000}
@@ -75,6 +76,22 @@ func TestWaitFor(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("a follower answered %s after the leader, %s in 99 of 100 cases", took[50], took[98])
+
+	// Projections and groups run on the leader: a follower passes the question on.
+	query := "fromCategory('c').foreachStream().when({$init: () => ({n: 0}), t: (s, e) => { s.n++ }})"
+	answer, body := w.do(leader, http.MethodPost, "/projection/$by_category/command/enable", "")
+	check.MustEqual(t, answer.StatusCode, http.StatusOK, body)
+	answer, body = w.do(leader, http.MethodPost, "/projections/continuous?name=p&type=js&enabled=true", query, "Content-Type", "application/json")
+	check.MustEqual(t, answer.StatusCode, http.StatusCreated, body)
+	answer, body = w.do(leader, http.MethodPut, "/subscriptions/c-1/g", "{}", "Content-Type", "application/json")
+	check.MustEqual(t, answer.StatusCode, http.StatusOK, body)
+	for i := range 20 {
+		at := w.append(leader, "c-1", "{}")
+		_, body := w.do(follower, http.MethodGet, "/projection/p/state?partition=c-1", "", "ES-WaitFor", at, "ES-WaitAtMost", "30s")
+		check.Equal(t, body, fmt.Sprintf(`{"n":%d}`, i+1), "state")
+		answer, _ := w.do(follower, http.MethodGet, "/subscriptions/c-1/g/info", "", "ES-WaitFor", at, "ES-WaitAtMost", "0s")
+		check.Equal(t, answer.StatusCode, http.StatusGatewayTimeout, "no message is answered")
+	}
 
 	var end int64
 	_, err := fmt.Sscan(w.append(leader, "s", "{}"), &end)

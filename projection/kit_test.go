@@ -146,6 +146,10 @@ func (f *fakeRunner) Start(ctx context.Context, o run.Options) projection.Run {
 	return r
 }
 
+func (r *fakeRun) Look() {}
+
+func (r *fakeRun) Flush(context.Context) error { return nil }
+
 func (r *fakeRun) set(status string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

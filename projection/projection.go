@@ -10,6 +10,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/milestone"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -25,8 +26,9 @@ import (
 type projection struct {
 	t        *term
 	name     string
-	gone     func()       // is called when it is no longer there; may be nil
-	accessed atomic.Int64 // time of the last request for it, nanoseconds since 1970
+	gone     func()         // is called when it is no longer there; may be nil
+	accessed atomic.Int64   // time of the last request for it, nanoseconds since 1970
+	line     milestone.Line // up to which the sources are handled
 
 	mu   sync.Mutex // guards the fields below; not held while anything waits
 	m    machine
@@ -366,6 +368,8 @@ func (p *projection) start(gen int) {
 	p.mu.Lock()
 	o := p.options()
 	p.mu.Unlock()
+	p.line.Move(0)
+	o.Done = p.line.Move
 	r := p.t.opts.Start(p.t.ctx, o)
 	p.mu.Lock()
 	p.run = r

@@ -92,6 +92,8 @@ type Run interface {
 	Done() <-chan struct{}
 	Statistics() run.Statistics
 	Ask(ctx context.Context, partition string) (run.Answer, error)
+	Look()
+	Flush(ctx context.Context) error
 }
 
 // Service runs all projections while its node leads. Its methods may be called

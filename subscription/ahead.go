@@ -1,6 +1,7 @@
 package subscription
 
 import (
+	"math"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -9,6 +10,7 @@ import (
 // ahead is how far a group has read ahead in its source.
 type ahead struct {
 	next    int64 // number of the next event to read
+	until   int64 // position of the log before which nothing of the source is left to read
 	known   int64 // newest number seen in the source, -1: none
 	live    bool  // the end of the source was reached, and since then the buffer held all that came
 	more    bool  // live, and there is something new to read
@@ -77,7 +79,7 @@ func (c *core) beginPage() (room int) {
 }
 
 // end is the input that nothing can come any more.
-func (c *core) end() { c.gone, c.live, c.more = true, true, false }
+func (c *core) end() { c.gone, c.live, c.more, c.until = true, true, false, math.MaxInt64 }
 
 // add puts the events of a batch into the buffer, and moves past the batch. The batch was read when
 // payloads had been forgotten so often. It reports whether the group got any further.
@@ -96,7 +98,7 @@ func (c *core) add(b *batch, number func(*event.Record) int64, forgotten uint64)
 		c.buffer.pushBack(m)
 	}
 	c.seq += b.progress
-	c.last, c.next = max(c.last, b.passed), b.next
+	c.last, c.next, c.until = max(c.last, b.passed), b.next, max(c.until, b.until)
 	if b.end {
 		c.live, c.more = true, false
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/bell"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/milestone"
 )
 
 const (
@@ -47,6 +48,7 @@ type group struct {
 	room   chan struct{} // one element: the buffer has room again
 	space  chan struct{} // one element: few replayed messages are left
 	desk   desk
+	line   milestone.Line // core.done
 
 	mu          sync.Mutex // guards the fields below
 	closed      bool
@@ -116,6 +118,7 @@ func (g *group) settle(now time.Time) {
 		return
 	}
 	e := g.core.settle(now)
+	g.line.Move(g.core.done())
 	if e.counts != (counts{}) {
 		g.metrics.add(&e.counts)
 	}

@@ -243,7 +243,7 @@ func (c *core) reset(number, next int64, now time.Time) {
 	c.buffer = list{}
 	c.delays.letGo()
 	c.checkpoint.number, c.checkpoint.seq, c.checkpoint.at, c.checkpoint.moved = number, c.seq, now, time.Time{}
-	c.last, c.next, c.live, c.more = number, next, false, false
+	c.last, c.next, c.until, c.live, c.more = number, next, 0, false, false
 }
 
 // find returns the number of the checkpoint of a target, and that of the first event after it that

@@ -52,6 +52,7 @@ type batch struct {
 	known    int64 // newest number seen, -1: none
 	passed   int64 // a number up to which there is nothing else: a checkpoint may name it; -1: none
 	progress int64 // how many messages that counts as, besides the events
+	until    int64 // position of the log before which nothing of the source is left to read
 }
 
 func newSource(s *ownStreams) source {
@@ -100,7 +101,7 @@ func (s *source) read(ctx context.Context, from int64, room int) (b batch, err e
 	if s.Settings.ResolveLinks && s.index == nil {
 		look.Links = event.EveryLink
 	}
-	before := s.passed
+	before, end := s.passed, s.store.LogEnd()
 	if s.names != nil && s.index == nil {
 		look.IsSlow, look.Filter, look.Names = s.names.IsSlow(), s.chooses, s.chosen
 	}
@@ -110,6 +111,14 @@ func (s *source) read(ctx context.Context, from int64, room int) (b batch, err e
 		return b, err
 	}
 	b = batch{events: page.Events, next: at.Next, end: !page.More, known: at.Last, passed: -1}
+	switch n := len(page.Events); {
+	case b.end:
+		b.until = end
+	case s.all:
+		b.until = at.Seen + 1
+	case n > 0:
+		b.until = page.Events[n-1].Position + 1
+	}
 	if !s.all {
 		return b, nil
 	}

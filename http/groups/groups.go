@@ -56,6 +56,9 @@ func groupKey(x *request.Request) subscription.Key {
 	return subscription.Key{Stream: x.Route.Stream, Group: x.Route.Group}
 }
 
+// Awaited is the group that the path names.
+func Awaited(x *request.Request) api.Awaited { return x.Node.OfGroup(groupKey(x)) }
+
 // leadGroup does something on the leader with the group that the path names, which must not be one
 // of the log: those are made, changed and consumed over gRPC only.
 func (g *Handlers) leadGroup(x *request.Request, do func(context.Context) error) error {

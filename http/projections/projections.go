@@ -42,6 +42,9 @@ func (p *Handlers) Leading(serve request.Handler) request.Handler {
 	}
 }
 
+// Awaited is the projection that the path names.
+func Awaited(x *request.Request) api.Awaited { return x.Node.OfProjection(x.Route.Argument) }
+
 // problemLargeQuery is the answer to a script that no definition could hold.
 var problemLargeQuery = problem.New(http.StatusRequestEntityTooLarge, "Too large a query. Limit is 2mb")
 

@@ -83,6 +83,9 @@ func (l *Line) Wait(ctx context.Context, position int64, look func()) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if w.place < 0 {
+		return nil // Both at once.
+	}
 	l.waiting.Remove(w)
 	return context.Cause(ctx)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
@@ -127,7 +128,11 @@ func (p *Relay) ask(r *http.Request, leader string) (answer *http.Response, end 
 		now, ok := p.cluster.LeaderAddress()
 		return ok && now == leader
 	})
-	answer, sent, err = p.send(ctx, p.client(), r, leader, body)
+	client := p.client
+	if _, _, waits := args.WaitFor(r); waits {
+		client = p.patient // The leader bounds that, too.
+	}
+	answer, sent, err = p.send(ctx, client(), r, leader, body)
 	return answer, end, sent, err
 }
 

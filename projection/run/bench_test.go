@@ -46,6 +46,7 @@ func (f *endless) Buffered() int     { return int(min(f.n, int64(len(f.page)-f.a
 func (f *endless) Passed() int64     { return -f.n }
 func (f *endless) Progress() float64 { return 50 }
 func (f *endless) Unread() int64     { return 0 }
+func (f *endless) Done() int64       { return -f.n }
 func (f *endless) Close()            {}
 
 // BenchmarkLoop measures what the loop costs for each event, with a handler in Go that counts.

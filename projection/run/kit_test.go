@@ -162,6 +162,7 @@ func (f *fakeReader) Buffered() int     { return len(f.page) }
 func (f *fakeReader) Passed() int64     { return int64(f.last) }
 func (f *fakeReader) Progress() float64 { return 100 }
 func (f *fakeReader) Unread() int64     { return 0 }
+func (f *fakeReader) Done() int64       { return int64(f.last) + 1 }
 func (f *fakeReader) Close()            {}
 
 // fakeWriter writes to a world, one event after the other, by a goroutine of its own.

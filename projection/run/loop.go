@@ -53,7 +53,7 @@ func (r *Run) begin() error {
 	r.board.show(statusLoaded)
 
 	o := source.Options{Store: r.opts.Store, Definition: r.def.Definition, From: at, Once: r.opts.Mode != Continuous || r.opts.Until != nil,
-		Until: r.opts.Until, FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead, Links: r.opts.Links}
+		Until: r.opts.Until, FaultOutOfOrder: r.opts.FaultOutOfOrder, Waiting: r.waiting, May: r.opts.MayRead, Links: r.opts.Links}
 	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && !r.opts.Silent && (r.opts.Config.EmitEnabled || r.def.runningResults()) {
 		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version}
 	}
@@ -149,34 +149,41 @@ func (r *Run) cause(err error) error {
 // fill reads ahead. A checkpoint that is due and had to wait is written meanwhile.
 func (r *Run) fill() error {
 	for {
-		ctx, cancel := r.reading, context.CancelFunc(nil)
+		wait := time.Duration(0) // for ever
 		if r.saver.due(&r.opts) {
 			if err := r.saver.settled(r.reading); err != nil {
 				return err
 			}
-			wait := r.saver.savedAt.Add(r.opts.checkpointAfter()).Sub(r.opts.Now())
+			wait = r.saver.savedAt.Add(r.opts.checkpointAfter()).Sub(r.opts.Now())
 			if wait <= 0 {
 				if err := r.checkpoint(); err != nil {
 					return err
 				}
 				continue
 			}
-			ctx, cancel = context.WithTimeout(ctx, wait)
 		}
+		ctx, cancel := within(r.reading, wait)
+		r.rest.begin(cancel)
 		r.board.reading(true)
 		err := retry(ctx, r.opts.Logger, func() error { return r.reader.Fill(ctx) })
 		r.board.reading(false)
-		late := cancel != nil && ctx.Err() != nil && r.reading.Err() == nil
-		if cancel != nil {
-			cancel()
-		}
-		if !late {
+		r.rest.end()
+		isCut := ctx.Err() != nil && r.reading.Err() == nil
+		cancel()
+		if !isCut {
 			return err
 		}
 		if r.reader.Buffered() > 0 {
 			return nil
 		}
 	}
+}
+
+// waiting is called by the reader when all that it handed on is handled, and it is about to wait.
+func (r *Run) waiting(done int64) {
+	r.handled = done
+	r.opts.Done(done)
+	r.rest.wait()
 }
 
 // use handles the events in the buffer. The caller has a turn and the lock.
@@ -190,7 +197,7 @@ func (r *Run) use() (step, error) {
 		}
 		e, ok := r.reader.Next()
 		if !ok {
-			r.at = r.reader.Position()
+			r.at, r.handled = r.reader.Position(), r.reader.Done()
 			r.before = r.at
 			r.saver.passedOver(r.reader.Passed(), r.processed)
 			if r.saver.due(&r.opts) && r.saver.may(&r.opts, r.opts.Now(), r.cache.full) {
@@ -203,6 +210,7 @@ func (r *Run) use() (step, error) {
 			r.at = r.before
 			return 0, err
 		}
+		r.handled = r.reader.Done()
 		now := r.opts.Now()
 		r.spent += now.Sub(r.clock)
 		r.clock = now

@@ -87,8 +87,11 @@ type Options struct {
 	CachedPartitions int
 	// Changed is called when the status changed. It must not block, nor call the run.
 	Changed func()
-	Logger  hclog.Logger     // nil: nothing is logged
-	Now     func() time.Time // nil: time.Now
+	// Done is called when what the run answers from has all events of the sources before a position
+	// of the log, and no more. It must not block, nor call the run. Nil: it is not called.
+	Done   func(end int64)
+	Logger hclog.Logger     // nil: nothing is logged
+	Now    func() time.Time // nil: time.Now
 }
 
 func (o *Options) ensureDefaults() {
@@ -106,6 +109,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.Saved == nil {
 		o.Saved = func() {}
+	}
+	if o.Done == nil {
+		o.Done = func(int64) {}
 	}
 	if o.Now == nil {
 		o.Now = time.Now

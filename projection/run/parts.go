@@ -16,6 +16,7 @@ type reader interface {
 	Position() position.Position
 	Buffered() int
 	Passed() int64
+	Done() int64
 	Progress() float64
 	Unread() int64
 	Close()

@@ -73,6 +73,7 @@ type Run struct {
 	spent     time.Duration // in the handler
 
 	board board
+	rest  rest
 }
 
 // attempt is what starts again when a run goes back to its checkpoint.
@@ -92,6 +93,7 @@ type attempt struct {
 	in         *entry // the partition that the handler works on; nil: none yet
 	shared     []byte
 	at, before position.Position // after the last event that was handled, and the one before it
+	handled    int64             // all events before this position of the log are
 
 	saver saver
 	turn  *turn     // of the loop; nil: none
@@ -288,6 +290,9 @@ func (r *Run) end(err error) {
 	r.ending = r.endingOf(err)
 	if r.opts.resumes() { // Answers come from the checkpoint from now on.
 		r.cache, r.in, r.shared = nil, nil, nil
+		if !r.at.Equal(r.saved.At) {
+			r.handled = 0
+		}
 	}
 	r.publish()
 	ending := r.ending

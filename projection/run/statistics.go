@@ -94,6 +94,7 @@ func (r *Run) Statistics() Statistics {
 
 // publish renews the statistics. The caller holds the lock, or is the loop.
 func (r *Run) publish() {
+	r.opts.Done(r.handled)
 	b := &r.board
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -56,7 +56,7 @@ func (in *logInput) fill(ctx context.Context) error {
 		if r.Once {
 			return ErrEnd
 		}
-		r.buffer = shed(r.buffer)
+		r.rest()
 		if err := r.Store.WaitLog(ctx, in.Next); err != nil {
 			return err
 		}
@@ -103,6 +103,8 @@ func (in *logInput) passed(e *entry) {
 	in.at.Commit, in.at.Prepare = e.number, e.number
 	in.behind += e.bytes
 }
+
+func (in *logInput) looked() int64 { return in.Next }
 
 func (in *logInput) position() position.Position { return in.at }
 

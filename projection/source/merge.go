@@ -19,6 +19,7 @@ type streamsInput struct {
 	heads []*stream // with something in the queue: a heap by the position of the first
 	empty []*stream // the others
 	bound int64     // all records before it, of the streams in empty, were merged
+	seen  int64     // end of the log when nothing more was found in any of them
 
 	order *order // nil: the order is not written
 
@@ -145,9 +146,9 @@ func (in *streamsInput) refresh(ctx context.Context) (more bool, err error) {
 	if len(in.heads) > 0 {
 		want = in.heads[0].first().position
 	}
-	settled := int64(math.MaxInt64)
+	end, settled := in.r.Store.LogEnd(), int64(math.MaxInt64)
 	if len(in.streams) > 1 {
-		settled = in.r.Store.LogEnd()
+		settled = end
 	}
 	for _, s := range in.empty {
 		if s.isEnded || s.horizon > want {
@@ -161,12 +162,15 @@ func (in *streamsInput) refresh(ctx context.Context) (more bool, err error) {
 		more = more || s.Next > before || !s.isEmpty() || s.isEnded
 	}
 	in.arrange()
+	if !more && len(in.heads) == 0 {
+		in.seen = end
+	}
 	return more || len(in.heads) > 0 && in.heads[0].first().position < in.bound, nil
 }
 
 // wait waits for any of the streams.
 func (in *streamsInput) wait(ctx context.Context) error {
-	in.r.buffer = shed(in.r.buffer)
+	in.r.rest()
 	in.names, in.after = in.names[:0], in.after[:0]
 	for _, s := range in.streams {
 		s.queue = shed(s.queue)
@@ -186,6 +190,8 @@ func (in *streamsInput) passed(e *entry) {
 	}
 	in.numbers[e.stream] = max(in.numbers[e.stream], e.number)
 }
+
+func (in *streamsInput) looked() int64 { return in.seen }
 
 func (in *streamsInput) position() position.Position { return in.positionOf(in.numbers) }
 

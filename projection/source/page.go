@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/annalsdb/annals/event"
@@ -57,6 +58,19 @@ var systemStreams = []struct{ prefix, projection string }{
 	{"$et-", "$by_event_type"},
 	{"$bc-", "$by_correlation_id"},
 	{"$category-", "$stream_by_category"},
+}
+
+// Writers are the system projections that write what a definition reads.
+func Writers(d *handler.Definition) (names []string) {
+	if d.AllStreams {
+		return nil
+	}
+	for _, sys := range systemStreams {
+		if slices.ContainsFunc(streamsOf(d), func(name string) bool { return strings.HasPrefix(name, sys.prefix) }) {
+			names = append(names, sys.projection)
+		}
+	}
+	return names
 }
 
 // StateReason tells why no events come: the definition waits for a stream that only a system

@@ -42,6 +42,8 @@ type input interface {
 	// passed moves the position past an entry.
 	passed(e *entry)
 	position() position.Position
+	// looked is the position of the log before which all events were put into the buffer.
+	looked() int64
 	// extent tells how much was handed on and how much there is, and whether that is all.
 	extent() (done, total int64, isAll bool)
 	close()
@@ -58,6 +60,7 @@ type Reader struct {
 	at      int // of the next entry in buffer
 	events  int // events among what is left of it
 	bytes   int64
+	done    int64     // all events of the sources before this position of the log were handed on
 	isBegun bool      // something was looked at
 	sources []string  // whose read right is needed
 	judged  time.Time // when it was there last
@@ -162,8 +165,7 @@ func (r *Reader) Next() (e *handler.Event, ok bool) {
 	for {
 		e := &r.buffer[r.at]
 		r.at++
-		r.in.passed(e)
-		r.bytes += e.bytes
+		r.leave(e)
 		if e.Record != nil {
 			r.events--
 			return &e.Event, true
@@ -174,10 +176,32 @@ func (r *Reader) Next() (e *handler.Event, ok bool) {
 // pass moves past the rest of the buffer, which is not selected.
 func (r *Reader) pass() {
 	for ; r.at < len(r.buffer); r.at++ {
-		r.in.passed(&r.buffer[r.at])
-		r.bytes += r.buffer[r.at].bytes
+		r.leave(&r.buffer[r.at])
+	}
+	r.done = max(r.done, r.in.looked())
+}
+
+// leave moves past an entry. Those whose order was written may come before older ones of a source
+// that is new.
+func (r *Reader) leave(e *entry) {
+	r.in.passed(e)
+	r.bytes += e.bytes
+	if e.recorded == 0 {
+		r.done = max(r.done, e.position+1)
 	}
 }
+
+// rest is called before a wait at the end of the input.
+func (r *Reader) rest() {
+	r.buffer = shed(r.buffer)
+	r.done = max(r.done, r.in.looked())
+	if r.Waiting != nil {
+		r.Waiting(r.done)
+	}
+}
+
+// Done is the position of the log before which all events of the sources were handed on.
+func (r *Reader) Done() int64 { return r.done }
 
 // add puts an entry at the end of the buffer. Of a run that is passed over the last counts.
 func (r *Reader) add(e entry) {

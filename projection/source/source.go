@@ -54,6 +54,9 @@ type Options struct {
 	May func(ctx context.Context, stream string) error
 	// Links decides which links of streams are resolved; nil: none, all of them are dead.
 	Links event.LinkReader
+	// Waiting is called before Fill waits at the end of the input: all events of the sources before
+	// a position of the log were handed on. Nil: it is not called.
+	Waiting func(done int64)
 	// Order is for a projection over several streams that emits; nil: the order is not written.
 	Order *Order
 }
