@@ -268,6 +268,8 @@ type ProjectionStatistics struct {
 	Milliseconds float64 `json:"coreProcessingTime"`
 	Version      int64   `json:"version"`
 	Epoch        int64   `json:"epoch"`
+	// Rebuild is the status of the second version, empty if there is none.
+	Rebuild string `json:"rebuild"`
 }
 
 // Time is the time that the script took.

@@ -273,16 +273,30 @@ func (f *follower) notReady() error {
 	return nil
 }
 
-// describe fills in what is known.
-func (f *follower) describe(r *Rebuild, withStates bool) {
+// status is its status in a word. It may not run.
+func (f *follower) status() string {
+	if f == nil {
+		return RebuildStopped
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r.Status, r.Reason, r.Mark, r.Position = RebuildRunning, f.fault, textOf(f.mark), textOf(f.at)
 	switch {
 	case f.fault != "":
-		r.Status = RebuildFaulted
+		return RebuildFaulted
 	case f.isReady:
-		r.Status, r.Progress = RebuildReady, 100
+		return RebuildReady
+	}
+	return RebuildRunning
+}
+
+// describe fills in what is known.
+func (f *follower) describe(r *Rebuild, withStates bool) {
+	r.Status = f.status()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.Reason, r.Mark, r.Position = f.fault, textOf(f.mark), textOf(f.at)
+	if f.isReady {
+		r.Progress = 100
 	}
 	if f.leg != nil {
 		s := f.leg.Statistics()

@@ -163,6 +163,7 @@ func TestRebuild(t *testing.T) {
 				s.create(script(sources[0], "A"))
 				s.rebuild(script(sources[1], "B"))
 				check.Equal(s, s.seen(false).Status, "Ready", "before the first checkpoint")
+				check.Equal(s, check.Value(s.Statistics("p")).Must(s).Rebuild, "Ready", "in the statistics")
 				s.add(10)
 				check.Must(s, s.SwapRebuild(s.Context(), "p", admin))
 				s.add(10)

@@ -77,6 +77,9 @@ func (p *projection) known() (Statistics, *handler.Definition) {
 	if p.definition != nil {
 		s.ResultStream = string(p.definition.ResultStream)
 	}
+	if p.m.rebuilding() {
+		s.Rebuild = p.follower.status()
+	}
 	return s, p.definition
 }
 

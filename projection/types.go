@@ -132,6 +132,8 @@ type Statistics struct {
 	// emitted events that wait, before the checkpoint
 	PendingBefore int `json:"writePendingEventsBeforeCheckpoint"`
 	PendingAfter  int `json:"writePendingEventsAfterCheckpoint"` // and after it
+	// Rebuild is the status of its second version; empty: there is none.
+	Rebuild string `json:"rebuild,omitempty"`
 	// that the script named; empty: none
 	ResultStream string `json:"-"`
 }

@@ -201,6 +201,7 @@ func (p *projectionStatistics) print(w io.Writer, asJSON bool) error {
 		{"reads in flight", p.Reads},
 		{"writes in flight", p.Writes},
 		{"result stream", p.ResultStreamURL},
+		{"rebuild", p.Rebuild},
 		{"version", p.Version},
 		{"epoch", p.Epoch},
 	} {
