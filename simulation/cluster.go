@@ -48,7 +48,7 @@ type cluster struct {
 	backups *vfs.Mem
 	owned   sync.WaitGroup
 	crashes atomic.Int64 // power cuts
-	gates   []*gate      // of all processes; only Start adds to them
+	gates   []*gate      // of all processes; only who starts nodes adds to them
 }
 
 // member is a host and the node on it.
@@ -138,7 +138,7 @@ func (c *cluster) Targets() (list []torture.Target) {
 func (c *cluster) Voters() int { return c.plan.nodes }
 
 func (c *cluster) Can() torture.Abilities {
-	return torture.Abilities{Processes: true, Network: c.plan.nodes > 1, Disk: true, Hang: true, Errors: true}
+	return torture.Abilities{Processes: true, Network: c.plan.nodes > 1, Disk: true, Hang: true, Errors: true, Resets: true}
 }
 
 func (c *cluster) Start(ctx context.Context, i int) error {
@@ -165,8 +165,7 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	g := newGate(m.broken, c.syncs)
-	c.gates = append(c.gates, g)
+	g := c.newGate(m.name, &m.breaks)
 	o := c.options(m.name, m.ip, c.plan.nodes, g)
 	o.Now, o.Config.RaftLogStore, o.Config.ReadOnlyReplica = m.now, m.store, i >= c.plan.nodes
 	for _, other := range c.members[:c.plan.nodes] {
@@ -315,6 +314,16 @@ func (c *cluster) Shape(from, to int, s torture.Shape) error {
 	return c.net.SetLink(c.host(from), c.host(to), l)
 }
 
+func (c *cluster) Reset(i int, share float64) (int, error) {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.process == nil {
+		return 0, nil
+	}
+	return m.process.endpoint.Reset(share), nil
+}
+
 func (c *cluster) HealNetwork() error {
 	c.net.Heal(c.plan.link)
 	return nil
@@ -357,17 +366,6 @@ func (c *cluster) BreakDisk(i int, share float64) error {
 	c.trace.add(m.name, fmt.Sprintf("%.1f %% of what is done with the disk fails", 100*share))
 	m.breaks.Store(int64(share * 1e6))
 	return nil
-}
-
-// syncs returns how long a sync takes.
-func (c *cluster) syncs() time.Duration {
-	return c.plan.sync/2 + time.Duration(rand.Int64N(int64(c.plan.sync)))
-}
-
-// broken says whether an operation on the disk is to fail.
-func (m *member) broken() bool {
-	breaks := m.breaks.Load()
-	return breaks > 0 && rand.Int64N(1e6) < breaks
 }
 
 func (c *cluster) SetClock(i int, offset time.Duration) error {
@@ -418,7 +416,7 @@ func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func()
 		return torture.Target{}, nil, err
 	}
 	ip := c.net.Address(restored)
-	g := newGate(func() bool { return false }, c.syncs)
+	g := c.newGate(restored, new(atomic.Int64))
 	o := c.options(restored, ip, 1, g)
 	o.Config.Db, o.Config.Index = dir, path.Join(dir, "index")
 	p := run(ctx, o, c.backups, g, e, func(*process, error) {})

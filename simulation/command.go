@@ -73,19 +73,21 @@ func simulate(cmd *cobra.Command, hours float64) error {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano()) % 1_000_000_000
 	}
-	violated := false
+	var all Totals
 	for i := range uint64(rounds) {
 		o := Options{Seed: seed + i, Nodes: nodes, Length: time.Duration(hours * float64(time.Hour)), Progress: cmd.ErrOrStderr()}
-		r, err := Run(o)
+		r, err := all.Run(o)
 		if err != nil {
 			return err
 		}
-		violated = violated || r.Failed != ""
 		if _, err := fmt.Fprintln(cmd.OutOrStdout(), r); err != nil {
 			return err
 		}
 	}
-	if violated {
+	if _, err := fmt.Fprint(cmd.OutOrStdout(), &all); err != nil {
+		return err
+	}
+	if len(all.failed) > 0 {
 		return torture.ErrViolated
 	}
 	return nil

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -28,16 +29,36 @@ type gate struct {
 	lost   chan struct{}
 	losing sync.Once
 
-	// whether an operation fails, and how long a sync takes, by chance
-	broken func() bool
-	syncs  func() time.Duration
+	breaks *atomic.Int64 // of a million operations on the disk
+	sync   time.Duration // how long one takes, on the average
+	note   func(op vfs.Op, err error)
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
+	rng    *rand.Rand
 	frozen chan struct{} // closed when the disk works again; nil while it does
 }
 
-func newGate(broken func() bool, syncs func() time.Duration) *gate {
-	return &gate{ended: make(chan struct{}), lost: make(chan struct{}), broken: broken, syncs: syncs}
+// newGate makes the gate of the next process.
+func (c *cluster) newGate(host string, breaks *atomic.Int64) *gate {
+	g := &gate{ended: make(chan struct{}), lost: make(chan struct{}), breaks: breaks, sync: c.plan.sync}
+	g.note = func(op vfs.Op, err error) { c.trace.operation(host, op, err) }
+	g.rng = rand.New(rand.NewPCG(c.plan.seed, 11<<32+uint64(len(c.gates))))
+	c.gates = append(c.gates, g)
+	return g
+}
+
+// broken says whether an operation fails, and syncs how long a sync takes.
+func (g *gate) broken() bool {
+	breaks := g.breaks.Load()
+	return breaks > 0 && g.chance(1e6) < breaks
+}
+
+func (g *gate) syncs() time.Duration { return g.sync/2 + time.Duration(g.chance(int64(g.sync))) }
+
+func (g *gate) chance(n int64) int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.rng.Int64N(n)
 }
 
 // files returns the disk as the process sees it.
@@ -49,11 +70,13 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 		default:
 		}
 		if op.Kind != vfs.OpClose && op.Kind != vfs.OpUnlock && g.broken() {
+			g.note(op, syscall.EIO)
 			return syscall.EIO
 		}
 		if !op.Kind.Mutates() {
 			return nil
 		}
+		g.note(op, nil)
 		if op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncDir {
 			done := time.NewTimer(g.syncs())
 			defer done.Stop()

@@ -36,6 +36,8 @@ type Cluster interface {
 
 	// Shape sets what happens to packets from one node (or the client side) to another.
 	Shape(from, to int, s Shape) error
+	// Reset breaks a share of a node's connections, and returns how many.
+	Reset(node int, share float64) (int, error)
 	// HealNetwork undoes every shape.
 	HealNetwork() error
 	// FillDisk leaves so many bytes free on a node's disk, FreeDisk gives them back.
@@ -69,6 +71,7 @@ type Abilities struct {
 	Disk      bool
 	Hang      bool // disks can
 	Errors    bool // of disks
+	Resets    bool // of connections
 }
 
 // Shape is the state of a link in one direction; zero is a good link.

@@ -28,6 +28,7 @@ type fault struct {
 	disk              bool
 	hangs             bool // a disk
 	errors            bool // of a disk
+	resets            bool // of connections
 	ends              bool // stops or ends processes
 	// destroys says that the data on a disk are lost.
 	destroys bool
@@ -44,7 +45,7 @@ func (f *fault) length(rng *rand.Rand) time.Duration {
 
 func (f *fault) fits(c Cluster) bool {
 	can := c.Can()
-	return can.Processes && c.Voters() >= f.nodes && (!f.network || can.Network) && (!f.disk || can.Disk) && (!f.hangs || can.Hang) && (!f.errors || can.Errors)
+	return can.Processes && c.Voters() >= f.nodes && (!f.network || can.Network) && (!f.disk || can.Disk) && (!f.hangs || can.Hang) && (!f.errors || can.Errors) && (!f.resets || can.Resets)
 }
 
 // allFaults is the list from which --faults chooses.
@@ -63,6 +64,7 @@ func allFaults() []fault {
 		{name: "bridge", doc: "two nodes cannot reach each other, the others reach both", weight: 5, shortest: 2000, longest: 8000, nodes: 3, network: true, strike: strikeBridge},
 		{name: "delay", doc: "packets take long, and overtake each other", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDelay},
 		{name: "drop", doc: "packets get lost", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDrop},
+		{name: "reset", doc: "connections of a node break, some or all; only simulated", weight: 5, shortest: 0, longest: 1000, nodes: 1, resets: true, strike: strikeReset},
 		{name: "resign", doc: "the leader is asked to resign", weight: 5, shortest: 200, longest: 1500, nodes: 2, strike: strikeResign},
 		{name: "resign-given-up", doc: "the leader is asked to resign while a follower hangs, by clients that do not wait", weight: 5, shortest: 500, longest: 4000, nodes: 3, ends: true, strike: strikeResignGivenUp},
 		{name: "clock", doc: "a node's wall clock is wrong, by seconds, hours or years", weight: 5, shortest: 2000, longest: 9000, nodes: 1, strike: strikeClock},
@@ -276,6 +278,13 @@ func strikeDrop(_ context.Context, n *nemesis) (string, func(context.Context) er
 	who, links := n.around()
 	s := Shape{Drop: 0.02 + 0.3*n.rng.Float64()}
 	return fmt.Sprintf("%.0f %% of the packets between %s are lost", 100*s.Drop, who), n.healLinks(), n.shapeAll(links, s)
+}
+
+func strikeReset(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	node := n.anyVoter()
+	share := []float64{0.05, 0.3, 1}[n.rng.IntN(3)]
+	broken, err := n.c.Reset(node, share)
+	return fmt.Sprintf("%d connections of %s break", broken, n.role(node)), nil, err
 }
 
 func strikeResign(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {

@@ -301,6 +301,9 @@ func (c *labCluster) ThawDisk(i int) error   { return c.members[i].host.ThawDisk
 // BreakDisk is never asked for: the kernel answers for these disks.
 func (c *labCluster) BreakDisk(int, float64) error { return errors.ErrUnsupported }
 
+// Reset is never asked for: a firewall could only cut what comes next.
+func (c *labCluster) Reset(int, float64) (int, error) { return 0, errors.ErrUnsupported }
+
 // clock is the file of a node's clock. It is not on the node's disk, which may be full or hang.
 func (c *labCluster) clock(i int) string {
 	return filepath.Join(c.lab.Dir(), fmt.Sprintf("clock-%d", i))

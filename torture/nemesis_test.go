@@ -32,7 +32,7 @@ type fakeCluster struct {
 
 func newFake(nodes int) *fakeCluster {
 	f := &fakeCluster{
-		nodes: nodes, able: Abilities{Processes: true, Network: true, Disk: true, Hang: true, Errors: true},
+		nodes: nodes, able: Abilities{Processes: true, Network: true, Disk: true, Hang: true, Errors: true, Resets: true},
 		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, frozen: map[int]bool{}, broken: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]Shape{}, struck: map[string]int{},
 	}
 	for i := range nodes {
@@ -140,6 +140,10 @@ func (f *fakeCluster) BreakDisk(i int, share float64) error {
 	defer f.note("break")()
 	f.broken[i] = share > 0
 	return f.frees(i)
+}
+func (f *fakeCluster) Reset(int, float64) (int, error) {
+	defer f.note("reset")()
+	return 1, nil
 }
 func (f *fakeCluster) SetClock(i int, offset time.Duration) error {
 	defer f.note("clock")()

@@ -54,14 +54,20 @@ func (e *Endpoint) Close() error {
 	return nil
 }
 
-// Reset breaks all connections of the process; it may make others.
-func (e *Endpoint) Reset() {
+// Reset breaks a share of the connections of the process, up to 1 for all; it may make others. It
+// returns how many it broke.
+func (e *Endpoint) Reset(share float64) (broken int) {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
 	for _, c := range e.ordered() {
+		if e.net.rng.Float64() >= share {
+			continue
+		}
+		broken++
 		c.peer.fail(syscall.ECONNRESET)
 		c.fail(syscall.ECONNRESET)
 	}
+	return broken
 }
 
 func (e *Endpoint) ordered() []*conn {

@@ -257,6 +257,14 @@ func TestCuts(t *testing.T) {
 	})
 }
 
+// broken breaks a share of b's connections, which must be so many.
+func broken(p *pair, share float64, want int) error {
+	if n := p.b.Reset(share); n != want {
+		return fmt.Errorf("%d connections broke, want %d", n, want)
+	}
+	return nil
+}
+
 func TestEnds(t *testing.T) {
 	tests := map[string]struct {
 		end  func(p *pair) error
@@ -265,7 +273,8 @@ func TestEnds(t *testing.T) {
 		"close":             {func(p *pair) error { return p.y.Close() }, io.EOF},
 		"close without end": {func(p *pair) error { return errors.Join(p.y.SetLinger(0), p.y.Close()) }, syscall.ECONNRESET},
 		"process":           {func(p *pair) error { return p.b.Close() }, io.EOF},
-		"reset":             {func(p *pair) error { p.b.Reset(); return nil }, syscall.ECONNRESET},
+		"reset":             {func(p *pair) error { return broken(p, 1, 1) }, syscall.ECONNRESET},
+		"reset of none":     {func(p *pair) error { return errors.Join(broken(p, 0, 0), p.b.Close()) }, io.EOF},
 		"close with data not read": {func(p *pair) error {
 			_, err := p.x.Write([]byte("hello"))
 			return errors.Join(err, p.y.Close())
