@@ -109,10 +109,10 @@ func (g *Handlers) defineGroup(x *request.Request, status int, do func(api.Subsc
 		return groupFailed(x, errAll, "")
 	}
 	return g.groupCommand(x, status, func(ctx context.Context, k subscription.Key) error {
-		settings, err := readSettings(x)
+		settings, isOwn, err := readSettings(x)
 		switch {
-		case k.Stream == event.AllStream && settings.Source == "" && settings.Filter == nil:
-			return errAll // The official clients have no way to change these two, which HTTP has.
+		case k.Stream == event.AllStream && !isOwn:
+			return errAll // It is made and changed over gRPC, as far as there are fields for that.
 		case err != nil:
 			return err
 		}

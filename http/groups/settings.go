@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,21 +34,29 @@ var (
 
 // settingNames are how documents spell the properties of a group; others are ignored, unless they
 // are misspelled. Part of the wire: do not change.
-var settingNames = []string{
+var settingNames = append([]string{
 	"resolveLinktos", "startFrom", "startPosition", "messageTimeoutMilliseconds", "extraStatistics", "maxRetryCount",
 	"liveBufferSize", "bufferSize", "readBatchSize", "checkPointAfterMilliseconds", "minCheckPointCount", "maxCheckPointCount",
 	"maxSubscriberCount", "namedConsumerStrategy", "preferRoundRobin",
-	"retryDelayMilliseconds", "retryBackoff", "checkpointAtLeastEveryMilliseconds",
-	"source", "filter",
-}
+}, ownNames...)
 
-// readSettings reads the body of the request. Members that it leaves out have their defaults.
-func readSettings(x *request.Request) (s subscription.Settings, err error) {
+// ownNames are the properties that updates over gRPC have no field for.
+var ownNames = []string{"retryDelayMilliseconds", "retryBackoff", "checkpointAtLeastEveryMilliseconds", "source", "filter"}
+
+// readSettings reads the body of the request. Members that it leaves out have their defaults. isOwn
+// reports whether it has a property of ownNames.
+func readSettings(x *request.Request) (s subscription.Settings, isOwn bool, err error) {
 	body, err := x.ReadBody(request.MaxSettings, request.LargeSettings, errSettingsCut)
 	if err != nil {
-		return s, err
+		return s, false, err
 	}
-	return settings(decodeSettings(x.Body.Form, body))
+	m := decodeSettings(x.Body.Form, body)
+	s, err = settings(m)
+	return s, hasOwn(m), err
+}
+
+func hasOwn(m *args.Members) bool {
+	return slices.ContainsFunc(ownNames, func(name string) bool { return m.Values[name].IsGiven() })
 }
 
 func decodeSettings(f media.Form, body []byte) *args.Members {
@@ -149,7 +158,7 @@ func settings(m *args.Members) (subscription.Settings, error) {
 		var err error
 		if s.StartFrom, err = strconv.ParseInt(position.Number(), 10, 64); err != nil {
 			at, ok := subscription.ParsePosition(position.Number())
-			if s.StartFrom = at; !ok || s.Source == "" && s.Filter == nil {
+			if s.StartFrom = at; !ok || !hasOwn(m) {
 				m.Wrong(errStartPosition)
 			}
 		}
