@@ -205,6 +205,24 @@ func (s *site) refused(err error, want string) {
 	}
 }
 
+// Of a stream that only the second version reads, all comes after the swap, also what is older.
+func TestRebuildReadsMore(t *testing.T) {
+	onSite(t, func(s *site) {
+		s.add(5)
+		s.store.Append("b", "U", "{}", "")
+		s.create(script("fromStreams('a-1', 'a-2')", "A"))
+		text := strings.Replace(script("fromStreams('a-1', 'a-2', 'b')", "B"), "T(s", "U(s, e) { s.u = 1; emit('out-u', 'B', {}) }, T(s", 1)
+		s.rebuild(text)
+		s.add(5)
+		s.store.Append("b", "U", "{}", "")
+		check.Equal(s, len(s.store.Data("out-u")), 0, "before the swap")
+		check.Must(s, s.SwapRebuild(s.Context(), "p", admin))
+		s.add(5)
+		check.Equal(s, len(s.store.Data("out-u")), 2, "after it")
+		check.Equal(s, strings.Join(s.emitted(), ""), "AAAAAAAAAABBBBB", "emitted")
+	})
+}
+
 // A first version that does not run is swapped at its checkpoint.
 func TestRebuildOfOneThatRests(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -317,6 +335,59 @@ func TestRebuildFaults(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A swap that does not come about leaves the first as it was, and can be tried again.
+func TestSwapBacksOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail func(w *event.Write, over <-chan struct{}) error
+		want string
+	}{
+		"the second version hangs": {func(w *event.Write, over <-chan struct{}) error {
+			if strings.HasPrefix(w.Stream, "$projections-$rebuilt") {
+				<-over
+			}
+			return nil
+		}, "The rebuild has not caught up"},
+		"the swap is not stored": {func(w *event.Write, _ <-chan struct{}) error {
+			if w.Stream == "$projections-p" {
+				return event.ErrDiskFull
+			}
+			return nil
+		}, event.ErrDiskFull.Error()},
+		"the first cannot stop": {func(w *event.Write, _ <-chan struct{}) error {
+			if w.Stream == "$projections-p-checkpoint" {
+				return event.ErrNotAuthorized
+			}
+			return nil
+		}, "The projection could not be stopped. Nothing was swapped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onSite(t, func(s *site) {
+				s.create(script("fromAll()", "A"))
+				s.rebuild(script("fromAll()", "B"))
+				s.add(10)
+				over := make(chan struct{})
+				s.store.BeforeWrite.Set(func(_ context.Context, w *event.Write) error { return c.fail(w, over) })
+				s.refused(s.SwapRebuild(s.Context(), "p", admin), c.want)
+				s.store.BeforeWrite.Set(nil)
+				close(over)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if name == "the first cannot stop" {
+					check.Equal(s, s.status(), "Faulted (Enabled)", "status")
+					check.Must(s, s.Command(s.Context(), "p", projection.Enable, admin))
+				}
+				check.Equal(s, s.status(), "Running", "status")
+				s.add(5)
+				n := s.n
+				check.Must(s, s.SwapRebuild(s.Context(), "p", admin))
+				s.add(5)
+				tags := strings.Join(s.emitted(), "")
+				check.Equal(s, tags, strings.Repeat("A", n)+strings.Repeat("B", 5), "emitted")
+			})
+		})
+	}
 }
 
 // An event that makes no sense in the stream of the rebuilds faults that projection alone.
