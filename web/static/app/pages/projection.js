@@ -23,7 +23,7 @@ export default function Projection({ name, query }) {
 	const run = (c) => send("POST", `${where}/command/${c}`);
 	const actions = d && html`${allowed("ops") && !system && html`<${Remove} name=${name} where=${where} running=${running} />`}
 		<${Ask} label="Abort" icon=${icons.Square} danger=${false} act=${() => run("abort")} onDone=${q.again} disabled=${!running}><p><strong>${name}</strong> stops at once, without a checkpoint. When it is enabled again, it continues from its last checkpoint, and handles again what came after.</p><//>
-		<${Ask} label="Reset" icon=${icons.RotateCcw} act=${() => run("reset")} onDone=${q.again}><p><strong>${name}</strong> throws its state ${partitioned ? "and those of all its partitions " : ""}away and starts again at the first event. The events that it has written stay; those that come out different are written again.</p><//>
+		<${Ask} label="Reset" icon=${icons.RotateCcw} act=${() => run("reset")} onDone=${q.again}><p><strong>${name}</strong> throws its state ${partitioned ? "and those of all its partitions " : ""}away and starts again at the first event. The streams that it emits to are truncated, and filled again.</p><//>
 		<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", where, { node: "leader" })} /><${Link} to=${["projections", name, "edit"]}><${Icon} of=${icons.Pencil} />Edit<//>
 		<${Act} label="Disable" icon=${icons.Pause} disabled=${!running} act=${() => run("disable")} onDone=${q.again} /><${Act} label="Enable" icon=${icons.Play} cls="primary" disabled=${running} act=${() => run("enable")} onDone=${q.again} />`;
 	return html`<${Page} title=${name} lead=${html`<${Age} of=${q} />`} actions=${actions}><${Answer} of=${q}>${(p) => html`
@@ -38,7 +38,7 @@ export default function Projection({ name, query }) {
 function Fault({ reason, source }) {
 	const [at] = errorsOf(reason), all = (source || "").split(/\r\n?|\n/), from = at ? Math.max(1, at.line - 2) : 0;
 	return html`<div class="box bad" role="alert"><pre class="mono raw">${reason}</pre>${at && all.length >= at.line && html`<pre class="source mono" aria-label=${`Line ${at.line} of the source`}>${all.slice(from - 1, at.line + 2).map((text, i) => html`<span class=${from + i === at.line ? "at" : ""}><span class="line">${from + i === at.line ? "▸" : " "}${String(from + i).padStart(4)}</span> ${text}${"\n"}</span>`)}</pre>
-		<p><button onClick=${() => patch({ tab: "Source" }, true)}><${Icon} of=${icons.Braces} />Show line ${at.line} in the source</button></p>`}</div>`;
+		<p><button onClick=${() => patch({ tab: "Source" }, true)}><${Icon} of=${icons.SquareTerminal} />Show line ${at.line} in the source</button></p>`}</div>`;
 }
 
 const numbers = [["checkpointAfterMs", "Checkpoint after", "milliseconds"], ["checkpointHandledThreshold", "Checkpoint after handled", "events"], ["checkpointUnhandledBytesThreshold", "Checkpoint after skipped", "bytes"], ["pendingEventsThreshold", "Most pending", "events"], ["maxWriteBatchLength", "Write at once", "events"], ["maxAllowedWritesInFlight", "Most writes in flight", "0: no bound"], ["projectionExecutionTimeout", "Handler timeout", "milliseconds; empty: as the node says"]];
