@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPartitions lists the partitions of a projection beside the state of one, and shows the line
+// TestPartitions lists the partitions of a projection with the state of one, and shows the line
 // of the source at which another has faulted.
 func TestPartitions(t *testing.T) {
 	n := startNode(t)
