@@ -29,12 +29,12 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 	host, port := n.clientEndpoint()
 	o := replication.ClusterOptions{
 		Replica: replication.Options{
-			Options:  raftdisk.Options{Dir: c.Db, Files: n.files, LogStore: store},
+			Options:  raftdisk.Options{Dir: c.Db, Files: n.files, LogStore: store, TrailingEntries: n.opts.TrailingEntries},
 			InMemory: c.MemDb,
 			OnFatal:  n.stopHard, Logger: n.logger, Stats: n.opts.Stats,
-			ElectionTimeout: c.LeaderElectionTimeout,
-			Disk:            n.disk,
-			OnFlush:         func(took time.Duration) { n.store.latencies.Record(latency.WriterFlush, took) },
+			ElectionTimeout: c.LeaderElectionTimeout, SnapshotEntries: n.opts.SnapshotEntries,
+			Disk:    n.disk,
+			OnFlush: func(took time.Duration) { n.store.latencies.Record(latency.WriterFlush, took) },
 		},
 		HangTimeout: c.DiskHangTimeout, ClockTolerance: c.ClockTolerance, Now: n.opts.Now,
 		HasLog: n.hasLog, OpenLog: n.openDependencies,

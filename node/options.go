@@ -63,6 +63,9 @@ type Options struct {
 	// are judged and schedules are kept; default time.Now. It may be wrong, and it may be set while
 	// the node runs. What merely takes time is measured without it.
 	Now func() time.Time
+	// SnapshotEntries and TrailingEntries are those of replication.Options.
+	SnapshotEntries uint64
+	TrailingEntries int
 	// DiskReserve is how many free bytes the node keeps on its volume by refusing writes; default
 	// 128 MiB.
 	DiskReserve int64

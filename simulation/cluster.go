@@ -48,7 +48,9 @@ type cluster struct {
 	backups *vfs.Mem
 	owned   sync.WaitGroup
 	crashes atomic.Int64 // power cuts
-	gates   []*gate      // of all processes; only who starts nodes adds to them
+	won     elections
+	news    news
+	gates   []*gate // of all processes; only who starts nodes adds to them
 }
 
 // member is a host and the node on it.
@@ -121,8 +123,8 @@ func (c *cluster) options(host, ip string, size int, g *gate) node.Options {
 	if c.plan.Projections {
 		o.RunProjections = config.ProjectionsAll
 	}
-	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: lines{c.trace, host, g}, DisableTime: true})
-	return node.Options{Config: o, Logger: logger, Version: "simulated", PasswordIterations: 10}
+	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: lines{c.trace, host, g, &c.won, &c.news}, DisableTime: true})
+	return node.Options{Config: o, Logger: logger, Version: "simulated", PasswordIterations: 10, SnapshotEntries: c.plan.snapshot, TrailingEntries: c.plan.trailing}
 }
 
 // Targets implements torture.Cluster, as what follows does.
@@ -381,6 +383,11 @@ func (c *cluster) Disk(i int) (vfs.FS, string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.disk, dataFolder
+}
+
+func (c *cluster) Happens(ctx context.Context, limit time.Duration) (int, error) {
+	host, err := c.news.next(ctx, limit)
+	return slices.IndexFunc(c.members[:c.plan.nodes], func(m *member) bool { return m.name == host }), err
 }
 
 func (c *cluster) Verify(ctx context.Context, i int) error {

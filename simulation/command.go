@@ -20,9 +20,9 @@ seconds to minutes. With more than two --hours, clients and faults come in spell
 minutes, with up to hours of quiet between them, as in most clusters. Disks and the
 network are in memory; power cuts, torn and lost writes, disks that fail and links of every
 quality come on top of the faults above. The seed decides on everything, also on the number
-of nodes. Only --seed, --rounds, --hours and --nodes belong to it. A seed brings back the
-plan, not each interleaving: after a violation the last events of all nodes, of the network
-and of the disks are printed.`
+of nodes. Only --seed, --rounds, --hours, --nodes and --faults belong to it. A seed brings
+back the plan, not each interleaving: after a violation the last events of all nodes, of the
+network and of the disks are printed.`
 
 // AddTo gives the command torture the flag --simulate.
 func AddTo(cmd *cobra.Command) {
@@ -48,7 +48,7 @@ func AddTo(cmd *cobra.Command) {
 func simulate(cmd *cobra.Command, hours float64) error {
 	var foreign []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"simulate", "hours", "seed", "rounds", "nodes"}, f.Name) {
+		if !slices.Contains([]string{"simulate", "hours", "seed", "rounds", "nodes", "faults"}, f.Name) {
 			foreign = append(foreign, "--"+f.Name)
 		}
 	})
@@ -56,7 +56,8 @@ func simulate(cmd *cobra.Command, hours float64) error {
 	seed, err := flags.GetUint64("seed")
 	rounds, roundsErr := flags.GetInt("rounds")
 	nodes, nodesErr := flags.GetInt("nodes")
-	if err := errors.Join(err, roundsErr, nodesErr); err != nil {
+	faults, faultsErr := flags.GetStringSlice("faults")
+	if err := errors.Join(err, roundsErr, nodesErr, faultsErr); err != nil {
 		return err
 	}
 	switch {
@@ -75,7 +76,7 @@ func simulate(cmd *cobra.Command, hours float64) error {
 	}
 	var all Totals
 	for i := range uint64(rounds) {
-		o := Options{Seed: seed + i, Nodes: nodes, Length: time.Duration(hours * float64(time.Hour)), Progress: cmd.ErrOrStderr()}
+		o := Options{Seed: seed + i, Nodes: nodes, Faults: faults, Length: time.Duration(hours * float64(time.Hour)), Progress: cmd.ErrOrStderr()}
 		r, err := all.Run(o)
 		if err != nil {
 			return err

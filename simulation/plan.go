@@ -26,6 +26,8 @@ type plan struct {
 	schedule       bool              // all nodes scavenge once an hour
 	postingsMemory int               // bytes
 	memTable       int               // entries of the index
+	snapshot       uint64            // after so many entries in the Raft log,
+	trailing       int               // which keeps so many
 }
 
 const (
@@ -62,19 +64,20 @@ func newPlan(o Options) *plan {
 		p.drift = 1e-4 * rng.Float64() // 100 parts in a million are a bad clock.
 	}
 	p.sync = time.Duration(50+rng.IntN(5000)) * time.Microsecond
-	p.postingsMemory, p.memTable = 32<<10+rng.IntN(256<<10), 500+rng.IntN(5000)
+	p.postingsMemory, p.memTable = 32<<10+rng.IntN(256<<10), int(spread(rng, 20, 1000))
+	p.snapshot, p.trailing = uint64(spread(rng, 10, 1000)), int(spread(rng, 5, 500))
 
 	// Some clusters are never at rest, others for minutes. Where hours are quiet, spells are not.
 	slowest := 30.0
 	if o.Length > longestBusy {
 		slowest = 5
 	}
-	slow := 5 * math.Pow(slowest, rng.Float64())
+	slow := spread(rng, 5, 5*slowest)
 	few := func(most int) int { return rng.IntN(most + 1) }
 	p.Plan = torture.Plan{
-		Seed: o.Seed, Length: o.Length, Slow: slow, Timeout: requestLimit, Heal: healLimit, Rate: 0.2 + 10/slow, Progress: o.Progress,
+		Seed: o.Seed, Length: o.Length, Slow: slow, Pauses: spread(rng, 0.5, 50), Another: 0.9 * rng.Float64() * rng.Float64(), Timeout: requestLimit, Heal: healLimit, Rate: 0.2 + 10/slow, Progress: o.Progress,
 		Writers: 1 + few(3), Erasers: few(1), Shedders: few(1), Transfers: few(2), Deciders: few(2), Indexers: few(1),
-		Visitors: few(1), Subscribers: few(2), Consumers: few(3),
+		Visitors: 1 + few(2), Subscribers: few(2), Consumers: few(3),
 		Scavenges: few(1) == 0, Projections: few(2) == 0, Backups: few(1) == 0, Redactions: few(1) == 0,
 	}
 	p.patience = 1
@@ -87,7 +90,20 @@ func newPlan(o Options) *plan {
 	if rng.IntN(5) == 0 { // Clients get in each other's way.
 		p.Rate, p.Writers, p.Transfers, p.Deciders = 8*p.Rate, 4, 3, 4
 	}
+	// A few kinds of faults meet each other more often than all do.
+	if p.Faults = o.Faults; len(o.Faults) == 0 && rng.IntN(2) == 0 {
+		for _, name := range torture.FaultNames() {
+			if rng.IntN(3) == 0 {
+				p.Faults = append(p.Faults, name)
+			}
+		}
+	}
 	return p
+}
+
+// spread chooses between two bounds, small numbers as often as large ones.
+func spread(rng *rand.Rand, least, most float64) float64 {
+	return least * math.Exp(rng.Float64()*math.Log(most/least))
 }
 
 // liveness bounds how long no write may succeed.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ var (
 	seeds = flag.Int("seeds", 2, "how many seeds are simulated")
 	first = flag.Uint64("seed", 1, "the first seed")
 	nodes = flag.Int("nodes", 0, "voters; 0 for as many as the seed says")
+	kinds = flag.String("faults", "", "kinds of faults, with commas; empty: as the seed says")
 	hours = flag.Float64("hours", 0.02, "how long faults strike in each, in hours of virtual time")
 	limit = flag.Duration("limit", 0, "no seed begins after so much time; 0 for all seeds")
 )
@@ -30,7 +32,11 @@ func TestSimulation(t *testing.T) {
 			break
 		}
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			r, err := all.Run(Options{Seed: seed, Nodes: *nodes, Length: time.Duration(*hours * float64(time.Hour)), Progress: os.Stderr})
+			o := Options{Seed: seed, Nodes: *nodes, Length: time.Duration(*hours * float64(time.Hour)), Progress: os.Stderr}
+			if *kinds != "" {
+				o.Faults = strings.Split(*kinds, ",")
+			}
+			r, err := all.Run(o)
 			if err != nil {
 				t.Fatal(err)
 			}

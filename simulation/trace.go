@@ -3,6 +3,7 @@ package simulation
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,6 +80,8 @@ type lines struct {
 	trace *trace
 	host  string
 	gate  *gate
+	won   *elections
+	news  *news
 }
 
 func (l lines) Write(p []byte) (int, error) {
@@ -88,8 +91,78 @@ func (l lines) Write(p []byte) (int, error) {
 	if bytes.HasPrefix(p, []byte("[DEBUG]")) {
 		return len(p), nil
 	}
+	if l.host != restored { // which is a cluster of its own
+		l.won.see(l.host, string(p))
+	}
+	if bytes.Contains(p, []byte("raft")) {
+		l.news.tell(l.host)
+	}
 	l.trace.add(l.host, strings.TrimSpace(string(p)))
 	return len(p), nil
+}
+
+// news tells one who waits which host's raft has just said something.
+type news struct {
+	mu      sync.Mutex
+	waiting chan string // nil: no one waits
+}
+
+func (n *news) tell(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.waiting != nil {
+		n.waiting <- host
+		n.waiting = nil
+	}
+}
+
+// next returns the host, "" after a limit.
+func (n *news) next(ctx context.Context, limit time.Duration) (string, error) {
+	told := make(chan string, 1)
+	n.mu.Lock()
+	n.waiting = told
+	n.mu.Unlock()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case host := <-told:
+		return host, nil
+	case <-late.C:
+		return "", nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// elections knows who won which term, by what raft logs: no two nodes may win one. Clients see two
+// leaders of a term only if they ask both in time.
+type elections struct {
+	mu     sync.Mutex
+	winner map[string]string // host, by term
+	twice  string
+}
+
+func (e *elections) see(host, line string) {
+	_, term, won := strings.Cut(line, "election won: term=")
+	if !won {
+		return
+	}
+	term, _, _ = strings.Cut(term, " ")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.winner == nil {
+		e.winner = map[string]string{}
+	}
+	if first := e.winner[term]; first != "" && first != host {
+		e.twice += fmt.Sprintf("%s and %s both won the election of term %s\n", first, host, term)
+	}
+	e.winner[term] = host
+}
+
+func (e *elections) failed() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.twice
 }
 
 // tail returns the last lines of a host.

@@ -382,6 +382,21 @@ func (b *book) near(ordinal int) spot {
 	return b.spots[behind-1]
 }
 
+// before returns how many events of a stream are known to lie before a position of the log.
+func (b *book) before(of *stream, position int64) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	after := sort.Search(len(b.spots), func(i int) bool { return b.spots[i].position > position })
+	if after == 0 {
+		return 0
+	}
+	ordinal, n := int32(b.spots[after-1].ordinal), len(of.ordinals)
+	for n > 0 && (of.ordinals[n-1] < 0 || of.ordinals[n-1] >= ordinal) {
+		n--
+	}
+	return int64(n)
+}
+
 // last returns the highest number known of an own stream, -1 if there is none.
 func (b *book) last(of *stream) int64 {
 	b.mu.Lock()

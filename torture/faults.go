@@ -75,9 +75,19 @@ func allFaults() []fault {
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
 		{name: "rot", doc: "a byte of a complete chunk changes on the disk of a running node", weight: 8, shortest: 200, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeRot("chunk-[0-9]*.[0-9]*", 1, rotMargin)},
 		{name: "index-rot", doc: "a byte of a table of postings changes on the disk of a running node", weight: 5, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(postingsTables, 0, 0)},
+		{name: "stream-index-rot", doc: "a bit of an index table of streams, or of its filter, changes on the disk of a running node", weight: 6, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(streamTables, 0, 0)},
 		{name: "index-loss", doc: "a node is stopped or killed, and its index of postings removed", weight: 4, shortest: 50, longest: 3000, nodes: 1, ends: true, strike: strikeIndexLoss},
+		{name: "storm", doc: "links are cut and healed, nodes killed and started, disks filled and freed, many times within seconds", weight: 12, shortest: 0, longest: 0, nodes: 2, network: true, ends: true, strike: strikeStorm},
 		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, strike: strikeReplica},
 	}
+}
+
+// FaultNames lists the kinds of faults.
+func FaultNames() (names []string) {
+	for _, f := range allFaults() {
+		names = append(names, f.name)
+	}
+	return names
 }
 
 // chooseFaults returns the faults of a list of names, all for an empty one.
@@ -93,11 +103,7 @@ func chooseFaults(names []string) ([]fault, error) {
 		}
 		i := slices.IndexFunc(all, func(f fault) bool { return f.name == name })
 		if i < 0 {
-			var known []string
-			for _, f := range all {
-				known = append(known, f.name)
-			}
-			return nil, fmt.Errorf("--faults %q is none of %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("--faults %q is none of %s", name, strings.Join(FaultNames(), ", "))
 		}
 		chosen = append(chosen, all[i])
 	}
@@ -328,8 +334,9 @@ func strikeDiskHang(_ context.Context, n *nemesis) (string, func(context.Context
 	return what, func(context.Context) error { return n.c.ThawDisk(node) }, n.c.FreezeDisk(node)
 }
 
-// leftOnDisk is what a full disk has left: nothing, or so little that some writes still succeed.
-var leftOnDisk = [...]int64{0, 0, 4096, 64 << 10}
+// leftOnDisk is what a full disk has left: nothing, so little that some writes still succeed, or a
+// part of what nodes keep in reserve. With that a node runs on and takes no entries.
+var leftOnDisk = [...]int64{0, 0, 4096, 64 << 10, 16 << 20, 48 << 20, 100 << 20}
 
 func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	var nodes []int

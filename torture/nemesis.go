@@ -27,8 +27,11 @@ type nemesis struct {
 	find   *findings
 	rng    *rand.Rand
 	faults []fault
-	slow   float64 // as of the options
+	slow   float64 // between faults, as of the options
 	spells spells
+	// another is how likely one more fault is next to those that are active.
+	another  float64
+	patience time.Duration // within which every node of a whole cluster must follow; 0: not judged
 	// changed is called when nodes come or go.
 	changed func()
 
@@ -50,7 +53,7 @@ type nemesis struct {
 func newNemesis(c Cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
 	n := &nemesis{
 		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)),
-		rebuilding: -1, wiped: map[int]int64{}, changed: changed,
+		rebuilding: -1, wiped: map[int]int64{}, changed: changed, another: 0.2,
 	}
 	for _, one := range faults {
 		if one.fits(c) {
@@ -80,19 +83,76 @@ func (n *nemesis) run(ctx context.Context) {
 		if _, quiet := n.spells.at(n.line.now()); quiet > 0 && clock.Sleep(ctx, time.Duration(quiet)) != nil {
 			return
 		}
+		if n.rng.IntN(judgedPauses) == 0 {
+			n.together(ctx)
+		}
 		strokes := []*stroke{n.strike(ctx, nil)}
-		if len(n.faults) > 1 && n.rng.IntN(5) == 0 && strokes[0] != nil {
-			if clock.Sleep(ctx, time.Duration(n.rng.IntN(1500))*time.Millisecond) == nil {
-				strokes = append(strokes, n.strike(ctx, strokes[0].fault))
+		for len(strokes) < mostFaults && n.rng.Float64() < n.another && strokes[0] != nil {
+			if clock.Sleep(ctx, time.Duration(n.rng.IntN(1500))*time.Millisecond) != nil {
+				break
+			}
+			if s := n.strike(ctx, strokes); s != nil {
+				strokes = append(strokes, s)
 			}
 		}
 		n.endure(ctx, strokes)
+		// A fault that comes soon after a storm would hide the harm that the storm did.
+		if slices.ContainsFunc(strokes, func(s *stroke) bool { return s != nil && s.fault.name == "storm" }) {
+			n.together(ctx)
+		}
 	}
 }
 
-// strike begins a fault of another kind than the active one.
-func (n *nemesis) strike(ctx context.Context, other *fault) *stroke {
-	f := n.choose(other)
+const (
+	// mostFaults is how many may be active at a time.
+	mostFaults = 3
+	// judgedPauses is one in how many pauses does not end before every node follows.
+	judgedPauses = 4
+)
+
+// together waits until every node follows, as each must when no fault is active. To start a node
+// again, as later faults do, would hide that it cannot.
+func (n *nemesis) together(ctx context.Context) {
+	if !n.c.Can().Processes || n.patience == 0 {
+		return
+	}
+	if missing := n.missing(ctx, n.patience); missing != "" && ctx.Err() == nil {
+		n.find.add(kindHeal, "%s after a fault not every node follows: %s", n.patience, missing)
+	}
+}
+
+// missing waits until every node has what the leader has. It returns what each laggard lacks, and
+// what nodes have logged; nothing means that the cluster has healed. Nodes that have ended are
+// started again, as an operator would.
+func (n *nemesis) missing(ctx context.Context, limit time.Duration) string {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		n.revive(ctx)
+		text := ""
+		for _, t := range n.c.Targets() {
+			if err := n.watch.caughtUp(ctx, n.c.Targets(), t.Index); err != nil {
+				text += fmt.Sprintf("\n%s: %v", t.Name, err)
+			}
+		}
+		if text == "" {
+			return ""
+		}
+		if clock.Sleep(ctx, 200*time.Millisecond) == nil {
+			continue
+		}
+		for i := range n.c.Voters() {
+			if tail := n.c.LogTail(i); tail != "" {
+				text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
+			}
+		}
+		return text
+	}
+}
+
+// strike begins a fault that may be active next to others.
+func (n *nemesis) strike(ctx context.Context, others []*stroke) *stroke {
+	f := n.choose(others)
 	if f == nil {
 		return nil
 	}
@@ -113,14 +173,17 @@ func (n *nemesis) strike(ctx context.Context, other *fault) *stroke {
 }
 
 // choose picks a kind of fault by weight.
-func (n *nemesis) choose(other *fault) *fault {
+func (n *nemesis) choose(others []*stroke) *fault {
 	sum := 0
 	fits := func(f *fault) bool {
-		// Two faults of the network would undo each other.
-		return other == nil || f.name != other.name && !(f.network && other.network) && !f.destroys &&
-			// A process whose disk hangs can neither be stopped nor killed, nor can its disk be
-			// written to.
-			!(f.hangs && other.waitsForDisk() || f.waitsForDisk() && other.hangs)
+		return !slices.ContainsFunc(others, func(s *stroke) bool {
+			other := s.fault
+			// Two faults of the network would undo each other.
+			return f.name == other.name || f.network && other.network || f.destroys ||
+				// A process whose disk hangs can neither be stopped nor killed, nor can its disk be
+				// written to.
+				f.hangs && other.waitsForDisk() || f.waitsForDisk() && other.hangs
+		})
 	}
 	for i := range n.faults {
 		if fits(&n.faults[i]) {

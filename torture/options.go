@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -29,11 +30,12 @@ type options struct {
 	every                                   time.Duration
 	operations                              int
 
-	// slow is how many times as long pauses are as usual: those of clients and those between
-	// faults.
-	slow   float64
-	spells spells
-	dial   dialer
+	// slow is how many times as long pauses of clients are as usual, pauses those between faults,
+	// 0: as slow.
+	slow, pauses float64
+	another      float64 // as of nemesis, 0: as usual
+	spells       spells
+	dial         dialer
 	// create makes the cluster, nil for the laboratory. It calls ended when a node ends by itself.
 	create func(ended func(node, code int, tail string)) (Cluster, error)
 
@@ -43,6 +45,9 @@ type options struct {
 	keep        string
 	json        bool
 }
+
+// restless is how many times as long pauses between faults are as usual.
+func (o *options) restless() float64 { return cmp.Or(o.pauses, o.slow) }
 
 // number is an option that says how many there are of something, within bounds that keep a mistyped
 // flag from exhausting the machine.

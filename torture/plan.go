@@ -12,9 +12,11 @@ import (
 type Plan struct {
 	Seed   uint64
 	Length time.Duration // of the time in which faults strike
-	// Slow is how many times as long pauses are as usual: those of clients, and those between
-	// faults.
-	Slow float64
+	// Slow is how many times as long the pauses of clients are as usual, and Pauses those between
+	// faults; 0: as Slow.
+	Slow, Pauses float64
+	// Another is how likely one more fault strikes while others are active; 0: as usual.
+	Another float64
 	// Clients work and faults strike for Busy, then all of them rest for Quiet, and so on. Without
 	// Quiet they never rest.
 	Busy, Quiet time.Duration
@@ -46,7 +48,7 @@ const planOperations = 50_000_000
 // Run runs the round. An error means that it could not be run; violations are in the summary.
 func (p *Plan) Run(ctx context.Context) (*Summary, error) {
 	o := &options{
-		slow: p.Slow, spells: spells{p.Busy, p.Quiet}, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: 10 * time.Minute, seconds: p.Length.Seconds(), operations: planOperations,
+		slow: p.Slow, pauses: p.Pauses, another: p.Another, spells: spells{p.Busy, p.Quiet}, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: 10 * time.Minute, seconds: p.Length.Seconds(), operations: planOperations,
 		writers: p.Writers, erasers: p.Erasers, shedders: p.Shedders, transfers: p.Transfers, deciders: p.Deciders, indexers: p.Indexers,
 		visitors: p.Visitors, subscribers: p.Subscribers, consumers: p.Consumers,
 		scavenges: p.Scavenges, projections: p.Projections, backups: p.Backups, redactions: p.Redactions, dial: p.Dial, create: p.Create,

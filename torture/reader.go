@@ -22,7 +22,7 @@ func newVisitor(l *load, number int) {
 func (v *visitor) turn(ctx context.Context) time.Duration {
 	to := v.wander()
 	count := 1 + v.rng.IntN(100)
-	switch v.rng.IntN(4) {
+	switch dice := v.rng.IntN(4); dice {
 	case 0:
 		from := v.book.near(v.rng.IntN(v.book.len() + 1))
 		if p, t := v.page(ctx, to, allForward(from.position, count)); p != nil {
@@ -35,26 +35,73 @@ func (v *visitor) turn(ctx context.Context) time.Duration {
 		if p, t := v.page(ctx, to, allBackward(from.position, count)); p != nil {
 			v.book.logBackward(v.place(t), from.ordinal, p.Entries, len(p.Entries) == count)
 		}
-	case 2:
+	default:
 		if stream := v.somePlain(v.rng); stream != nil {
-			from := v.rng.Int64N(v.book.last(stream) + 2)
-			if p, t := v.page(ctx, to, streamForward(stream.name, from, count)); p != nil {
-				v.book.streamPage(v.place(t), stream, from, oldestFirst(p))
+			from := newest
+			if dice == 2 {
+				from = v.rng.Int64N(v.book.last(stream) + 2)
 			}
-		}
-	case 3:
-		if stream := v.somePlain(v.rng); stream != nil {
-			if p, t := v.page(ctx, to, streamHead(stream.name, count)); p != nil && len(p.Entries) > 0 {
-				entries := oldestFirst(p)
-				first := entries[0].Number
-				if len(entries) < count && first != 0 {
-					v.find.add(kindGap, "%s: the newest %d events of %s are %d and end at number %d", v.place(t), count, stream.name, len(entries), first)
-				}
-				v.book.streamPage(v.place(t), stream, first, entries)
-			}
+			v.visit(ctx, to, stream, from, count)
 		}
 	}
 	return v.pause(5, 50)
+}
+
+const (
+	// newest is in place of the number that a page begins with: it ends with the last event.
+	newest = int64(-1)
+	// visits is how often a stream is read that lacks events which the node's log has: a node that
+	// was killed between two answers may have less for a moment.
+	visits = 4
+)
+
+// visit reads a page of a stream from one node. Each event of it must be there that the log of this
+// node had before.
+func (v *visitor) visit(ctx context.Context, to Target, stream *stream, from int64, count int) {
+	path := streamForward(stream.name, from, count)
+	if from == newest {
+		path = streamHead(stream.name, count)
+	}
+	for left := visits; ; {
+		end, err := logEnd(ctx, v.http, to, false)
+		var a *answer
+		if err == nil {
+			a, err = exchange(ctx, v.http, to, read(path, false, 0), v.timeout)
+		}
+		if err != nil {
+			v.count.add(ofReads, "failed", 1)
+			return
+		}
+		p := v.pageOf(a)
+		if p == nil && a.Status != http.StatusNotFound {
+			return
+		}
+		first, want := max(from, 0), v.book.before(stream, end)
+		var entries []entry
+		if p != nil {
+			entries = oldestFirst(p)
+		}
+		switch {
+		case from != newest:
+			want = min(want, from+int64(count))
+		case len(entries) > 0:
+			first = entries[0].Number
+			if len(entries) < count && first != 0 {
+				v.find.add(kindGap, "%s: the newest %d events of %s are %d and end at number %d", v.place(to), count, stream.name, len(entries), first)
+			}
+		}
+		v.book.streamPage(v.place(to), stream, first, entries)
+		if next := first + int64(len(entries)); next >= want {
+			return
+		} else if left--; left == 0 {
+			v.find.add(kindIndex, "%s: the page of %d events of %s from number %d (-1: the newest) ends before number %d, and the log of this node had %d events of it before position %d",
+				v.place(to), count, stream.name, from, next, want, end)
+			return
+		}
+		if !v.rest(ctx, time.Second) {
+			return
+		}
+	}
 }
 
 // page reads a page from one node. It returns nil when there is none.

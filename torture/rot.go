@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -20,13 +21,19 @@ const rotMargin = 4096
 // postingsTables is the pattern of the tables of postings, which are named by a GUID.
 const postingsTables = "index/postings/????????-*[0-9a-f]"
 
-// rot is bytes that changed on a disk.
+// streamTables is the pattern of the index tables of streams, with their filters.
+const streamTables = "index/????????-*"
+
+// rot is a bit that changed on a disk.
 type rot struct {
 	node   int
 	file   string
 	at     int64
+	was    byte
 	is     byte
 	struck int64
+	// hidden rot is met by the look-ups that need the place, and by no start.
+	hidden bool
 }
 
 // healed says that the file was replaced.
@@ -40,7 +47,23 @@ func (r *rot) healed(files vfs.FS) (bool, error) {
 	}
 	var b [1]byte
 	_, err = f.ReadAt(b[:], r.at)
+	if errors.Is(err, io.EOF) { // It was written again after a power cut.
+		return true, f.Close()
+	}
 	return err == nil && b[0] != r.is, errors.Join(err, f.Close())
+}
+
+// unmake has a disk give back what was written, if the file is still there.
+func (r *rot) unmake(files vfs.FS) error {
+	if healed, err := r.healed(files); healed || err != nil {
+		return err
+	}
+	f, err := files.OpenReadWrite(r.file)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{r.was}, r.at)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // strikeRot changes a byte of a file of a node that runs, one of those that match a pattern. It
@@ -49,6 +72,9 @@ func (r *rot) healed(files vfs.FS) (bool, error) {
 func strikeRot(pattern string, spared int, margin int64) func(context.Context, *nemesis) (string, func(context.Context) error, error) {
 	return func(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 		node := n.anyVoter()
+		if err := n.uncover(); err != nil {
+			return "", nil, err
+		}
 		if whole, err := n.sound(); err != nil || !whole || !n.c.Running(node) || !n.rebuilt(ctx) {
 			return "", nil, errors.Join(err, errNotNow)
 		}
@@ -57,12 +83,12 @@ func strikeRot(pattern string, spared int, margin int64) func(context.Context, *
 		names, err := files.List(folder)
 		names = slices.DeleteFunc(names, func(name string) bool {
 			fits, _ := path.Match(path.Base(pattern), name)
-			return !fits
+			return !fits || path.Ext(name) == vfs.TempSuffix
 		})
 		if len(names) <= spared || err != nil {
 			return "", nil, errNotNow
 		}
-		r := &rot{node: node, file: filepath.Join(folder, names[n.rng.IntN(len(names)-spared)]), struck: n.line.now()}
+		r := &rot{node: node, file: filepath.Join(folder, names[n.rng.IntN(len(names)-spared)]), struck: n.line.now(), hidden: pattern == streamTables}
 		n.rotten.Store(filepath.Base(r.file), true)
 		err = r.change(files, n.rng.Int64(), margin)
 		// A scavenge or a merge has just replaced it.
@@ -107,7 +133,20 @@ func (r *rot) change(files vfs.FS, chance, margin int64) error {
 		return errNotNow
 	}
 	r.at = margin + (chance&(1<<60-1))%(info.Size()-2*margin)
-	r.is, err = flipBit(files, r.file, 8*r.at+chance>>60)
+	bit := chance >> 60
+	r.is, err = flipBit(files, r.file, 8*r.at+bit)
+	r.was = r.is ^ 1<<bit
+	return err
+}
+
+// uncover undoes hidden rot that nothing has met.
+func (n *nemesis) uncover() error {
+	if n.rot == nil || !n.rot.hidden {
+		return nil
+	}
+	files, _ := n.c.Disk(n.rot.node)
+	err := n.rot.unmake(files)
+	n.rot = nil
 	return err
 }
 
@@ -129,14 +168,14 @@ func (n *nemesis) sound() (bool, error) {
 // starts.
 const restorePatience = 10 * time.Second
 
-// restore waits until rot is healed. Meanwhile the node is started again, so that it looks at all
-// its files.
+// restore waits until rot is healed, unless it is hidden: all streams are still to be read.
+// Meanwhile the node is started again, so that it looks at all its files.
 func (n *nemesis) restore(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit+restorePatience)
 	defer cancel()
 	begun, restarted := n.line.now(), false
 	for {
-		if whole, err := n.sound(); whole || err != nil {
+		if whole, err := n.sound(); whole || err != nil || n.rot.hidden {
 			return err
 		}
 		if !restarted && n.line.now()-begun > int64(restorePatience) {

@@ -97,7 +97,10 @@ func (r *round) run(ctx context.Context) (_ *Summary, err error) {
 	changed()
 	r.watch = newWatch(r.http, nodes.all, r.find, r.line)
 	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
-	r.watch.slow, nem.slow = r.o.slow, r.o.slow
+	r.watch.slow, nem.slow, nem.patience = r.o.restless(), r.o.restless(), r.o.heal
+	if r.o.another > 0 {
+		nem.another = r.o.another
+	}
 	r.watch.spells, nem.spells = r.o.spells, r.o.spells
 
 	watchCtx, stopWatch := context.WithCancel(ctx)
@@ -126,13 +129,13 @@ func (r *round) run(ctx context.Context) (_ *Summary, err error) {
 	// The end of the nodes is not reported any more.
 	stopWatch()
 	watching.Wait()
-	return r.conclude(ctx)
+	return r.conclude(ctx, nem)
 }
 
 // ready waits until the cluster has a leader and every node is with it. It returns where the log
 // ends if other clients have written to it.
 func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
-	if missing := r.missing(ctx, nem, r.startup); missing != "" {
+	if missing := nem.missing(ctx, r.startup); missing != "" {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
@@ -352,42 +355,13 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 func (r *round) healed(ctx context.Context, nem *nemesis) bool {
 	begun := r.line.now()
 	defer nem.changed()
-	missing := r.missing(ctx, nem, r.o.heal)
+	missing := nem.missing(ctx, r.o.heal)
 	if missing == "" {
 		r.line.add(happenedPhase, "all nodes have caught up after %s", seconds(r.line.now()-begun))
 		return true
 	}
 	r.find.add(kindHeal, "%s after the last fault not every node has caught up: %s", r.o.heal, missing)
 	return false
-}
-
-// missing waits until every node has what the leader has. It returns what each laggard lacks, and
-// what nodes have logged; nothing means that the cluster has healed. Nodes that have ended are
-// started again, as an operator would.
-func (r *round) missing(ctx context.Context, nem *nemesis, limit time.Duration) string {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		nem.revive(ctx)
-		text := ""
-		for _, t := range r.c.Targets() {
-			if err := r.watch.caughtUp(ctx, r.c.Targets(), t.Index); err != nil {
-				text += fmt.Sprintf("\n%s: %v", t.Name, err)
-			}
-		}
-		if text == "" {
-			return ""
-		}
-		if clock.Sleep(ctx, 200*time.Millisecond) == nil {
-			continue
-		}
-		for i := range r.c.Voters() {
-			if tail := r.c.LogTail(i); tail != "" {
-				text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
-			}
-		}
-		return text
-	}
 }
 
 // drain lets subscribers see the rest.
@@ -410,7 +384,7 @@ func (r *round) drain(following *sync.WaitGroup, abandon func()) {
 }
 
 // conclude ends the nodes, checks their files, and sums up.
-func (r *round) conclude(ctx context.Context) (*Summary, error) {
+func (r *round) conclude(ctx context.Context, nem *nemesis) (*Summary, error) {
 	books := newLedger(r.load.hist, r.load.book)
 	books.check()
 	if r.subs != nil {
@@ -426,7 +400,7 @@ func (r *round) conclude(ctx context.Context) (*Summary, error) {
 	verified := 0
 	if r.c.Can().Processes {
 		var err error
-		if verified, err = r.verify(ctx); err != nil {
+		if verified, err = r.verify(ctx, nem); err != nil {
 			return nil, err
 		}
 		if r.redactor != nil {
@@ -447,7 +421,7 @@ func (r *round) conclude(ctx context.Context) (*Summary, error) {
 }
 
 // verify stops all nodes in order and checks their data folders.
-func (r *round) verify(ctx context.Context) (int, error) {
+func (r *round) verify(ctx context.Context, nem *nemesis) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
 	list := r.c.Targets()
@@ -458,6 +432,9 @@ func (r *round) verify(ctx context.Context) (int, error) {
 		} else if err != nil {
 			return 0, err
 		}
+	}
+	if err := nem.uncover(); err != nil {
+		return 0, err
 	}
 	for _, t := range list {
 		if err := r.c.Verify(ctx, t.Index); err != nil {
