@@ -214,6 +214,8 @@ type Projections interface {
 	// log. Done is how far it is.
 	Await(ctx context.Context, name string, position int64) error
 	Done(name string) int64
+	// Partitions lists the partitions in memory whose names contain a text, after a name.
+	Partitions(ctx context.Context, name, contains, after string, most int, by projection.Identity) (list []projection.Partition, more bool, err error)
 	Query(name string) (projection.Query, error)
 	// Rebuild begins a second version of a projection, SwapRebuild lets it take over, and
 	// EndRebuild ends it. RebuildStatus compares both versions first, if it is asked to.

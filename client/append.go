@@ -41,6 +41,20 @@ func NewID() string {
 // the same ids, and written once. When that does not help, make the same call with the same ids
 // later.
 func (c *Client) Append(ctx context.Context, stream string, expected int64, events ...Event) (first int64, err error) {
+	done, err := c.Write(ctx, stream, expected, events...)
+	return done.First, err
+}
+
+// Written is what Write wrote.
+type Written struct {
+	First, Last int64 // numbers of the events
+	// Position is that of the last event in the log, for After. -1: a repetition was taken for what
+	// has been removed since.
+	Position int64
+}
+
+// Write is Append with an answer that says more.
+func (c *Client) Write(ctx context.Context, stream string, expected int64, events ...Event) (done Written, err error) {
 	events = slices.Clone(events)
 	for i := range events {
 		if events[i].ID == "" {
@@ -48,17 +62,18 @@ func (c *Client) Append(ctx context.Context, stream string, expected int64, even
 		}
 	}
 	q, err := AppendRequest(stream, expected, events...)
-	if err != nil {
-		return 0, fmt.Errorf("append to %s: %w", stream, err)
-	}
-	a, err := c.Repeat(ctx, q)
+	var a Response
 	if err == nil {
-		first, err = a.FirstNumber(stream)
+		a, err = c.Repeat(ctx, q)
+	}
+	if err == nil {
+		done.First, err = a.FirstNumber(stream)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("append to %s: %w", stream, err)
+		return Written{}, fmt.Errorf("append to %s: %w", stream, err)
 	}
-	return first, nil
+	done.Last, done.Position = done.First+int64(len(events))-1, a.Position()
+	return done, nil
 }
 
 // AppendRequest is what Append sends. The events have their ids.
@@ -155,6 +170,16 @@ func (e *Event) Request(stream string, expected int64) Request {
 	return Request{Method: http.MethodPost, Path: StreamPath(stream), Body: e.Data, Header: map[string]string{
 		"Content-Type": media, HeaderExpectedVersion: strconv.FormatInt(expected, 10), HeaderEventID: e.ID, HeaderEventType: e.Type,
 	}}
+}
+
+// Position is where the last event of an acknowledged write lies in the log, -1 if the answer does
+// not say so.
+func (a Response) Position() int64 {
+	p, err := strconv.ParseInt(a.Header.Get(HeaderPosition), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return p
 }
 
 // FirstNumber is the event number that the Location of an acknowledged append names.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,9 +45,14 @@ type Options struct {
 
 // Client asks the nodes of one cluster. Any number of goroutines may use it.
 type Client struct {
-	o    Options
-	http *http.Client
+	*known
+	o     Options
+	http  *http.Client
+	after string // the position that reads wait for; empty: none
+}
 
+// known are the nodes that a client knows, and all that After made of it.
+type known struct {
 	mu    sync.Mutex
 	nodes []string
 	at    int // the node that is asked first
@@ -59,7 +65,7 @@ func New(o Options) (*Client, error) {
 	if o.Transport == nil {
 		o.Transport = NewTransport(o.TLS)
 	}
-	c := &Client{o: o, http: &http.Client{
+	c := &Client{known: &known{}, o: o, http: &http.Client{
 		Transport: o.Transport,
 		// Followed by hand: the standard client would not send the password to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -84,6 +90,21 @@ func NewTransport(config *tls.Config) *http.Transport {
 		MaxIdleConnsPerHost: 256, IdleConnTimeout: 30 * time.Second, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
 	}
 }
+
+// After returns a client whose reads wait until the node that they ask has reached a position:
+// that of a Written or an Appended, so that they see what was written. State, Result and Statistics
+// of a projection wait until it has handled the events up to there, and Info of a group until all
+// its messages up to there are answered. A node that does not come so far within WaitAtMost refuses
+// with the status 504, and another one is asked. All else is as with the client itself, with which
+// it shares nodes and connections.
+func (c *Client) After(position int64) *Client {
+	after := *c
+	after.after = strconv.FormatInt(position, 10)
+	return &after
+}
+
+// WaitAtMost is how long one node may take to reach the position of After.
+const WaitAtMost = 5 * time.Second
 
 // Close ends the connections that are kept for later requests.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

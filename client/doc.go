@@ -29,6 +29,9 @@ const (
 	HeaderLongPoll        = "ES-LongPoll"
 	HeaderRequireLeader   = "ES-RequireLeader"
 	HeaderResolveLinks    = "ES-ResolveLinkTos"
+	HeaderPosition        = "ES-Position"
+	HeaderWaitFor         = "ES-WaitFor"
+	HeaderWaitAtMost      = "ES-WaitAtMost"
 )
 
 // AllStream is the stream of all events, in the order of writing.

@@ -41,6 +41,21 @@ type GroupSettings struct {
 	RetryBackoff Backoff       // how the delay grows with each retry: not at all
 	// time after which few answered messages get a checkpoint too: none, at most a day
 	CheckpointAtLeastEvery time.Duration
+
+	// Source is what the group reads, if that is not its own stream: another one, $all or an index.
+	// When it is empty, Update leaves it as it is.
+	Source string
+	// Filter chooses events of $all. When it is nil, Update leaves it as it is, and one without
+	// fields takes it away.
+	Filter *GroupFilter
+}
+
+// GroupFilter chooses events of $all by their streams or types, which begin with one of some
+// prefixes, or match a regular expression.
+type GroupFilter struct {
+	Of       string   `json:"of,omitempty"` // stream or type
+	Prefixes []string `json:"prefixes,omitempty"`
+	Regex    string   `json:"regex,omitempty"`
 }
 
 // Backoff is how delays grow from one retry of a message to the next.
@@ -68,6 +83,8 @@ type groupSettings struct {
 	RetryDelay             int64         `json:"retryDelayMilliseconds,omitempty"`
 	RetryBackoff           *groupBackoff `json:"retryBackoff,omitempty"`
 	CheckpointAtLeastEvery int64         `json:"checkpointAtLeastEveryMilliseconds,omitempty"`
+	Source                 string        `json:"source,omitempty"`
+	Filter                 *GroupFilter  `json:"filter,omitempty"`
 }
 
 type groupBackoff struct {
@@ -93,6 +110,7 @@ func (s GroupSettings) MarshalJSON() ([]byte, error) {
 	if s.Strategy != "" {
 		w.Strategy = &s.Strategy
 	}
+	w.Source, w.Filter = s.Source, s.Filter
 	w.RetryDelay, w.CheckpointAtLeastEvery = milliseconds(s.RetryDelay), milliseconds(s.CheckpointAtLeastEvery)
 	if b := s.RetryBackoff; b != (Backoff{}) {
 		w.RetryBackoff = &groupBackoff{b.Factor, milliseconds(b.AtMost)}
@@ -133,6 +151,7 @@ func (s *GroupSettings) UnmarshalJSON(b []byte) error {
 	if w.Strategy != nil {
 		s.Strategy = *w.Strategy
 	}
+	s.Source, s.Filter = w.Source, w.Filter
 	s.RetryDelay = time.Duration(w.RetryDelay) * time.Millisecond
 	s.CheckpointAtLeastEvery = time.Duration(w.CheckpointAtLeastEvery) * time.Millisecond
 	if b := w.RetryBackoff; b != nil {
@@ -157,15 +176,21 @@ type GroupInfo struct {
 	Settings GroupSettings `json:"config"`
 
 	// messages handed out since the group was loaded
-	Processed   int64   `json:"totalItemsProcessed"`
-	PerSecond   float64 `json:"averageItemsPerSecond"`
-	Checkpoint  int64   `json:"lastProcessedEventNumber"` // number of an event, 0 if there is none
-	LastEvent   int64   `json:"lastKnownEventNumber"`     // of the stream, 0 if there is none
-	Parked      int64   `json:"parkedMessageCount"`
-	Unanswered  int     `json:"totalInFlightMessages"` // handed out
-	Retrying    int     `json:"retryBufferCount"`      // to be handed out again
-	Delayed     int     `json:"delayedMessages"`       // of those, ones whose delay is not over
-	ReadAhead   int     `json:"readBufferCount"`       // to be handed out
+	Processed  int64   `json:"totalItemsProcessed"`
+	PerSecond  float64 `json:"averageItemsPerSecond"`
+	Checkpoint int64   `json:"lastProcessedEventNumber"` // number of an event, 0 if there is none
+	LastEvent  int64   `json:"lastKnownEventNumber"`     // of the stream, 0 if there is none
+	Parked     int64   `json:"parkedMessageCount"`
+	Replaying  *struct {
+		Remaining int64 `json:"remaining"`         // messages that were not handed back yet
+		PerSecond int   `json:"messagesPerSecond"` // 0: as fast as the group can
+	} `json:"replaying"` // nil: no parked messages are being replayed
+	// why the group makes no progress, empty: it does
+	Stalled     string `json:"stalled"`
+	Unanswered  int    `json:"totalInFlightMessages"` // handed out
+	Retrying    int    `json:"retryBufferCount"`      // to be handed out again
+	Delayed     int    `json:"delayedMessages"`       // of those, ones whose delay is not over
+	ReadAhead   int    `json:"readBufferCount"`       // to be handed out
 	Connections []struct {
 		From      string  `json:"from"`
 		User      string  `json:"username"`

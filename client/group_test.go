@@ -96,6 +96,45 @@ func TestGroupRequests(t *testing.T) {
 	}
 }
 
+// TestGroupPlaces: resets, and what is done with parked messages.
+func TestGroupPlaces(t *testing.T) {
+	var asked []string
+	c := open(t, client.Options{Transport: wire(func(r *http.Request) (int, string) {
+		asked = append(asked, r.Method+" "+strings.TrimPrefix(r.URL.String(), "http://127.0.0.1:2113/subscriptions/s/g"))
+		return 200, map[string]string{
+			"/subscriptions/s/g/reset":          `{"from":"6","to":"2","again":4,"leftOut":1,"atLeast":true}`,
+			"/subscriptions/s/g/parked":         `{"total":3,"messages":[{"number":1,"eventNumber":7,"streamId":"s","eventType":"t","added":"2026-01-02T03:04:05Z"}],"next":2}`,
+			"/subscriptions/s/g/parked/forward": map[bool]string{true: `{"forwarded":2,"gone":1,"next":9}`, false: `{"forwarded":3}`}[r.URL.Query().Get("from") == "0" && !r.URL.Query().Has("numbers")],
+			"/subscriptions/s/g/info":           `{"replaying":{"remaining":3,"messagesPerSecond":2},"stalled":"x"}`,
+		}[r.URL.Path]
+	})})
+	g, ctx := c.Group("s", "g"), t.Context()
+	is := func(got, want any, err error) {
+		t.Helper()
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+	reset := client.GroupReset{From: "6", To: "2", Again: 4, LeftOut: 1, AtLeast: true}
+	r, err := g.PreviewReset(ctx, client.ToTime(time.Unix(0, 0)))
+	is(r, reset, err)
+	r, err = g.Reset(ctx, client.ToEnd)
+	is(r, reset, err)
+	p, err := g.Parked(ctx, 1, 5)
+	is([]any{p.Total, *p.Next, p.Messages[0].EventNumber}, []any{int64(3), int64(2), int64(7)}, err)
+	is(nil, nil, errors.Join(g.ReplayParkedAtRate(ctx, 0), g.ReplayParkedAtRate(ctx, 5), g.ReplayParkedMessages(ctx, 1, 2), g.DropParked(ctx, 3)))
+	f, err := g.ForwardParked(ctx, "d/x", 1)
+	is(f, client.Forwarded{Count: 3}, err)
+	f, err = g.ForwardParked(ctx, "d")
+	is(f, client.Forwarded{Count: 5, Gone: 1}, err)
+	i, err := g.Info(ctx)
+	is([]any{i.Replaying.Remaining, i.Replaying.PerSecond, i.Stalled}, []any{int64(3), 2, "x"}, err)
+	is(asked, []string{
+		"GET /reset?to=1970-01-01T00%3A00%3A00Z", "POST /reset?to=end", "GET /parked?from=1&count=5", "POST /replayParked", "POST /replayParked?rate=5",
+		"POST /parked/replay?numbers=1,2", "POST /parked/drop?numbers=3", "POST /parked/forward?to=d%2Fx&numbers=1&from=0", "POST /parked/forward?to=d&from=0", "POST /parked/forward?to=d&from=9", "GET /info",
+	}, nil)
+}
+
 func TestGroupSettings(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -109,6 +148,8 @@ func TestGroupSettings(t *testing.T) {
 			`"bufferSize":9,"checkPointAfterMilliseconds":0,"namedConsumerStrategy":"Pinned"}`},
 		{"delays", client.GroupSettings{RetryDelay: time.Second, RetryBackoff: client.Backoff{Factor: 1.5, AtMost: time.Minute}, CheckpointAtLeastEvery: time.Hour},
 			`{"retryDelayMilliseconds":1000,"retryBackoff":{"factor":1.5,"atMostMilliseconds":60000},"checkpointAtLeastEveryMilliseconds":3600000}`},
+		{"source and filter", client.GroupSettings{Source: "$all", Filter: &client.GroupFilter{Of: "stream", Prefixes: []string{"a"}}},
+			`{"source":"$all","filter":{"of":"stream","prefixes":["a"]}}`},
 		{"less than the unit", client.GroupSettings{MessageTimeout: time.Nanosecond},
 			`{"messageTimeoutMilliseconds":1}`},
 	} {

@@ -226,6 +226,10 @@ func (c *Client) exchange(t *transfer, q *Request, address string) (*http.Respon
 		cancel(nil)
 		return nil, err
 	}
+	if c.after != "" {
+		r.Header.Set(HeaderWaitFor, c.after)
+		r.Header.Set(HeaderWaitAtMost, WaitAtMost.String())
+	}
 	for name, value := range q.Header {
 		r.Header.Set(name, value)
 	}

@@ -208,7 +208,7 @@ var expectations = map[string]string{
 	"GET /projections/onetime": "auth", "GET /projections/continuous": "auth", "POST /projections/transient": "auth", "POST /projections/onetime": "auth",
 	"POST /projections/continuous": "auth", "POST /projections/read-events": "auth", "POST /projections/restart": "ops",
 	"GET /projection/{name}": "auth", "DELETE /projection/{name}": "ops", "GET /projection/{name}/statistics": "auth", "GET /projection/{name}/state": "auth",
-	"GET /projection/{name}/result": "auth", "GET /projection/{name}/query": "auth", "PUT /projection/{name}/query": "auth",
+	"GET /projection/{name}/result": "auth", "GET /projection/{name}/partitions": "auth", "GET /projection/{name}/query": "auth", "PUT /projection/{name}/query": "auth",
 	"GET /projection/{name}/config": "ops", "PUT /projection/{name}/config": "ops", "POST /projection/{name}/command/enable": "auth",
 	"POST /projection/{name}/command/disable": "auth", "POST /projection/{name}/command/reset": "auth", "POST /projection/{name}/command/abort": "auth",
 	"GET /projection/{name}/rebuild": "ops", "POST /projection/{name}/rebuild": "ops", "DELETE /projection/{name}/rebuild": "ops", "POST /projection/{name}/rebuild/swap": "ops",

@@ -15,16 +15,17 @@ import (
 
 // memProjections answer what a test sets, and remember what they were asked for.
 type memProjections struct {
-	mu    sync.Mutex
-	list  []projection.Statistics
-	line  milestone.Line // how far all projections are
-	state projection.Content
-	query projection.Query
-	conf  projection.Config
-	page  projection.SourcePage
-	calls []string
-	fail  error // what every call returns, when set
-	block bool  // every call that has a context waits for it
+	mu         sync.Mutex
+	list       []projection.Statistics
+	line       milestone.Line // how far all projections are
+	state      projection.Content
+	partitions []projection.Partition // of which there are more
+	query      projection.Query
+	conf       projection.Config
+	page       projection.SourcePage
+	calls      []string
+	fail       error // what every call returns, when set
+	block      bool  // every call that has a context waits for it
 }
 
 // newProjector is a node with projections.
@@ -156,6 +157,11 @@ func (p *memProjections) List(k projection.Kinds) ([]projection.Statistics, erro
 func (p *memProjections) State(ctx context.Context, name, partition string, _ projection.Identity) (projection.Content, error) {
 	_, err := p.enter(ctx, name, "state of %s, partition %q", name, partition)
 	return p.state, err
+}
+
+func (p *memProjections) Partitions(ctx context.Context, name, contains, after string, most int, _ projection.Identity) ([]projection.Partition, bool, error) {
+	_, err := p.enter(ctx, name, "%d partitions of %s with %q after %q", most, name, contains, after)
+	return p.partitions, p.partitions != nil, err
 }
 
 func (p *memProjections) Result(ctx context.Context, name, partition string, _ projection.Identity) (projection.Content, error) {

@@ -41,7 +41,7 @@ func TestProjectionRoutes(t *testing.T) {
 		"/projections/transient": list, "/projections/onetime": list, "/projections/continuous": list, "/projections/%63ontinuous": list,
 		"/projections/read-events": write, "/projections/restart": write,
 		"/projection/p": one, "/projection/$by_category": one, "/projection/a%2Fb": one, "/projection/all": one, "/%70rojection/p": one,
-		"/projection/p/statistics": read, "/projection/p/state": read, "/projection/p/result": read, "/projection/p/query": query, "/projection/p/config": config,
+		"/projection/p/statistics": read, "/projection/p/state": read, "/projection/p/result": read, "/projection/p/partitions": read, "/projection/p/query": query, "/projection/p/config": config,
 		"/projection/p/rebuild": "GET, POST, DELETE, OPTIONS", "/projection/p/rebuild/swap": write, "/projection/p/rebuild/x": "",
 		"/projection/p/command/enable": write, "/projection/p/command/disable": write, "/projection/p/command/reset": write, "/projection/p/command/abort": write,
 
@@ -296,6 +296,22 @@ func TestProjectionContent(t *testing.T) {
 			p.made()
 		}
 	}
+}
+
+// TestProjectionPartitions: a page of the partitions in memory says where the next one begins.
+func TestProjectionPartitions(t *testing.T) {
+	n, p := newProjector(t)
+	p.define("p", projection.Continuous)
+	words := func(a answer) string { return strings.Join(strings.Fields(a.is(t, 200).body), "") }
+	check.Equal(t, words(n.get("/projection/p/partitions", "")), `{"partitions":[]}`, "none")
+	p.partitions = []projection.Partition{{Name: "a<1>", Bytes: 12}, {Name: "b", Bytes: 0}}
+	check.Equal(t, words(n.get("/projection/p/partitions?contains=%3C&after=a&count=2", "")),
+		`{"partitions":[{"name":"a<1>","stateBytes":12},{"name":"b","stateBytes":0}],"next":"b"}`, "a page")
+	check.Equal(t, p.made(), `100 partitions of p with "" after ""; 2 partitions of p with "<" after "a"`, "calls")
+	for _, count := range []string{"0", "1001", "x"} {
+		n.get("/projection/p/partitions?count="+count, "").is(t, 400).says(t, "count must be between 1 and 1000 inclusive")
+	}
+	n.get("/projection/none/partitions", "").is(t, 404)
 }
 
 func TestProjectionQuery(t *testing.T) {

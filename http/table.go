@@ -306,6 +306,7 @@ func projectionRows(p *projections.Handlers) []row {
 		at("/projection/{name}/statistics", await(p.Statistics)),
 		at("/projection/{name}/state", await(p.Content(api.Projections.State))),
 		at("/projection/{name}/result", await(p.Content(api.Projections.Result))),
+		at("/projection/{name}/partitions", watch(p.Partitions)),
 		at("/projection/{name}/query", query, script(http.MethodPut, api.UpdateProjection, p.Update)),
 		at("/projection/{name}/config", config, document(http.MethodPut, api.Operation{May: api.MayOps, Leader: true, Recorded: true}, p.Configure)),
 		at("/projection/{name}/rebuild", rebuilt, script(http.MethodPost, api.RebuildProjection, p.Rebuild),

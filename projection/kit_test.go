@@ -252,6 +252,10 @@ func answer(n int64) run.Answer {
 	return a
 }
 
+func (r *fakeRun) Partitions(_ context.Context, contains, after string, most int) ([]run.Partition, bool, error) {
+	return []run.Partition{{Name: fmt.Sprint(contains, after, most)}}, true, nil
+}
+
 func (r *fakeRun) Ask(context.Context, string) (run.Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -94,6 +94,7 @@ type Run interface {
 	Ask(ctx context.Context, partition string) (run.Answer, error)
 	Look()
 	Flush(ctx context.Context) error
+	Partitions(ctx context.Context, contains, after string, most int) ([]run.Partition, bool, error)
 }
 
 // Service runs all projections while its node leads. Its methods may be called
@@ -393,15 +394,37 @@ func (s *Service) Result(ctx context.Context, name, partition string, by Identit
 	return Content{a.Result, a.Position}, err
 }
 
+// Partition is a partition whose state is in memory.
+type Partition = run.Partition
+
+// Partitions returns partitions whose states are in memory, as run.Run has it, for those who may
+// see the states.
+func (s *Service) Partitions(ctx context.Context, name, contains, after string, most int, by Identity) (list []Partition, more bool, err error) {
+	p, err := s.look(ctx, name, by)
+	if err != nil {
+		return nil, false, err
+	}
+	if r := p.current(); r != nil {
+		return r.Partitions(ctx, contains, after, most)
+	}
+	return nil, false, nil
+}
+
 func (s *Service) ask(ctx context.Context, name, partition string, by Identity) (run.Answer, error) {
-	p, err := s.find(name)
+	p, err := s.look(ctx, name, by)
 	if err != nil {
 		return run.Answer{}, err
 	}
-	if err := p.mayLook(ctx, by); err != nil {
-		return run.Answer{}, err
-	}
 	return p.ask(ctx, partition)
+}
+
+// look finds a projection whose outputs a user may see.
+func (s *Service) look(ctx context.Context, name string, by Identity) (*projection, error) {
+	p, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.mayLook(ctx, by)
 }
 
 // Query returns the text of a projection and its definition.

@@ -253,6 +253,10 @@ func TestStateThroughTheCommands(t *testing.T) {
 	test(t, func(b *bench) {
 		b.create("p", "")
 		b.is("at first", b.state("p"), " at C:0/P:0")
+		list, _, err := b.Partitions(b.ctx, "p", "x", "a", 7, admin)
+		b.is("partitions of the run", fmt.Sprint(list, err), "[{xa7 0}] <nil>")
+		_, _, err = b.Partitions(b.ctx, "none", "", "", 7, admin)
+		b.is("partitions of none", errors.Is(err, projection.ErrNotFound), true)
 		b.feed("p", 3)
 		b.is("fed", b.state("p"), `{"n":3} at C:3/P:3`)
 		b.command("p", projection.Disable)

@@ -60,7 +60,7 @@ type Forwarded struct {
 // not let the caller see, and with those of writing to the stream.
 func (s *Service) ForwardParked(ctx context.Context, k Key, to string, numbers []int64, from int64, links event.LinkReader) (f Forwarded, err error) {
 	f.Next = -1
-	return f, s.parked(ctx, k, func(d *desk) error {
+	err = s.parked(ctx, k, func(d *desk) error {
 		if len(numbers) > 0 {
 			return d.forward(ctx, to, &f, strictLinks{links}, func(context.Context) ([]int64, error) { return inOrder(numbers), nil })
 		}
@@ -81,6 +81,7 @@ func (s *Service) ForwardParked(ctx context.Context, k Key, to string, numbers [
 		f.Next = from
 		return nil
 	})
+	return f, err
 }
 
 // strictLinks fails for what the reader may not see.

@@ -59,7 +59,7 @@ type resetBy struct {
 
 // Preview returns what Reset would do, and does nothing.
 func (s *Service) Preview(ctx context.Context, k Key, to Target) (r Reset, err error) {
-	return r, s.held(ctx, k, func(ctx context.Context, g *group, leave func()) error {
+	err = s.held(ctx, k, func(ctx context.Context, g *group, leave func()) error {
 		p, err := g.plan(ctx, to)
 		leave()
 		if err == nil {
@@ -67,6 +67,7 @@ func (s *Service) Preview(ctx context.Context, k Key, to Target) (r Reset, err e
 		}
 		return err
 	})
+	return r, err
 }
 
 // Reset moves a group to another place. Messages that were handed out are let go: their answers
@@ -75,13 +76,14 @@ func (s *Service) Preview(ctx context.Context, k Key, to Target) (r Reset, err e
 // is a *SettingsError; errors are also those of writing. After one that leaves the outcome open the
 // reset is tried on until it is known.
 func (s *Service) Reset(ctx context.Context, k Key, to Target, by string) (r Reset, err error) {
-	return r, s.held(ctx, k, func(ctx context.Context, g *group, leave func()) error {
+	err = s.held(ctx, k, func(ctx context.Context, g *group, leave func()) error {
 		p, err := g.reset(ctx, to, by, leave)
 		if err == nil {
 			r, err = g.outlook(ctx, &p)
 		}
 		return err
 	})
+	return r, err
 }
 
 // held does something with a group while no page is read for it and no checkpoint is written, until

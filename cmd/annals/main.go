@@ -111,6 +111,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		queryCommand(stdout, stderr),
 		indexCommand(stdout),
 		appendCommand(os.Stdin, stdout, stderr),
+		groupCommand(stdout),
 		projectionCommand(os.Stdin, stdout, stderr),
 		userCommand(terminalSecrets(os.Stdin, stderr), stdout),
 		devCommand(os.Stdin, stdout, stderr),

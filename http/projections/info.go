@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -110,6 +111,36 @@ func (p *Handlers) Content(read func(p api.Projections, ctx context.Context, nam
 		}
 		return x.SendFresh(c.Text)
 	}
+}
+
+const (
+	defaultPartitions = 100
+	maxPartitions     = 1000
+)
+
+var errPartitionCount = problem.Bad(fmt.Sprintf("count must be between 1 and %d inclusive", maxPartitions))
+
+// Partitions answers with a page of the partitions that are in memory. next is the name that the
+// next page begins after.
+func (p *Handlers) Partitions(ctx context.Context, x *request.Request) error {
+	raw := x.R.URL.RawQuery
+	count, ok := args.Int(raw, "count", defaultPartitions, 1, maxPartitions)
+	if !ok {
+		return errPartitionCount
+	}
+	list, more, err := p.Projections.Partitions(ctx, x.Route.Argument, args.Value(raw, "contains"), args.Value(raw, "after"), count, callerIdentity(x))
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Partitions []projection.Partition `json:"partitions"`
+		Next       string                 `json:"next,omitempty"`
+	}
+	answer.Partitions = append([]projection.Partition{}, list...)
+	if more {
+		answer.Next = list[len(list)-1].Name
+	}
+	return sendJSON(x, answer)
 }
 
 // queryOf is a query as it is shown. Its names are part of the wire: do not change.

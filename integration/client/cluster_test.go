@@ -60,6 +60,27 @@ func TestCluster(t *testing.T) {
 			_, err := p.Statistics(ctx)
 			return errors.Join(err, p.Disable(ctx), p.Delete(ctx, client.DeleteProjection{}))
 		},
+		"after a write": func(c *client.Client) error {
+			p := c.Projection("after")
+			if err := p.Create(ctx, `fromStream('after').when({$init: () => ({n: 0}), t: (s, e) => { s.n++ }})`, client.ProjectionOptions{}); err != nil {
+				return err
+			}
+			for n := range 50 {
+				done, err := connect(followers[0]).Write(ctx, "after", client.AnyVersion, client.Event{Type: "t", Data: []byte(`{}`)})
+				if err != nil {
+					return err
+				}
+				after := connect(followers[n%2]).After(done.Position)
+				e, err := after.Event(ctx, "after", done.Last)
+				if err != nil || e.Number != int64(n) {
+					return fmt.Errorf("event %d in place of %d: %w", e.Number, n, err)
+				}
+				if state, err := after.Projection("after").State(ctx, ""); err != nil || string(state) != fmt.Sprintf(`{"n":%d}`, n+1) {
+					return fmt.Errorf("state %s after %d events: %w", state, n+1, err)
+				}
+			}
+			return nil
+		},
 		"user": func(c *client.Client) error {
 			u := c.User(user)
 			return errors.Join(u.Create(ctx, client.NewUser{Password: "secret", FullName: "Jane"}), u.Disable(ctx), u.Delete(ctx))

@@ -79,7 +79,13 @@ func TestStalled(t *testing.T) {
 	p.sees("untouched s stalled 3") // As the table shows it.
 	p.sees("done s Live 0")
 	p.goTo("#/subscriptions/s/done")
-	p.sees("Behind 0 events Checkpoint none yet")
+	p.sees("Behind 0 events")
+	p.sees("Checkpoint none yet")
+	p.goTo("#/subscriptions/s/paused")
+	p.sees("Paused by admin")
+	p.click("button", "Resume")
+	p.sees("Status Live")
+	p.find("button", "Pause")
 }
 
 // TestDeskOfAll looks after the parked messages of a group of $all, which is made and consumed over

@@ -141,5 +141,13 @@ func TestLib(t *testing.T) {
 	} {
 		check("series.js", c[0], c[1])
 	}
+	for _, c := range [][2]string{
+		{`m.ticks(1800, 5).join()`, "0,500,1000,1500"}, {`m.ticks(0, 5).join()`, "0"}, {`m.ticks(90 * 60000, 5).join()`, "0,1800000,3600000,5400000"}, {`(m.instant("2026-11-24T14:05:00.123456Z") % 1000).toFixed(3)`, "123.456"}, {`m.instant("2026-11-24T14:05:00Z") % 1000`, "0"},
+		// Two at once are below each other; a third has room in the first row.
+		{`m.layout([{key: "a", at: 0, lane: "s", label: "A"}, {key: "b", at: 0, lane: "s", label: "B", cause: "a"}, {key: "c", at: 1000, lane: "s", label: "C", cause: "gone"}], 100, 1000).marks.map((p) => p.x + ":" + p.y).join()`, "100:52,100:78,844:52"},
+		{`m.layout([{key: "b", at: 5, lane: "t", label: "B", cause: "a"}, {key: "a", at: 0, lane: "s", label: "A"}], 100, 1000, true).arrows.length`, "1"}, {`m.layout([], 100, 1000).marks.length`, "0"},
+	} {
+		check("timeline.js", c[0], c[1])
+	}
 	check("curl.js", `m.curl("POST", "http://h/streams/a", {Accept: "x", Authorization: "secret"}, "it's", "o'neil")`, `curl -i -u 'o'\''neil' -X POST -H 'Accept: x' --data-binary 'it'\''s' http://h/streams/a`)
 }

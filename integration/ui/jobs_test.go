@@ -222,8 +222,10 @@ func TestDelete(t *testing.T) {
 	p := newBrowser(t).open(t, n.URL(), "admin", "#/streams/gone").mayRefuse(404, 410)
 	p.click("button", "Delete stream")
 	p.find("dialog", "Delete stream")
+	p.sees("All events up to number 0 of gone can no longer be read. An append makes the stream again, and its numbers go on from 1.")
 	p.click("button", "Delete stream")
-	p.sees("Stream not found.")
+	p.sees("Stream not found. It was deleted, and an append makes it again: its next event is number 1.")
+	p.none("button", "Delete stream")
 	appendTo(t, n, "gone", "T", `{}`)
 	p.goTo("#/streams")
 	p.goTo("#/streams/gone")
@@ -232,6 +234,15 @@ func TestDelete(t *testing.T) {
 	p.fill("textbox", "Type gone to go on", "gone")
 	p.click("button", "Delete stream")
 	p.sees("Stream deleted.")
+	for _, name := range []string{"Live", "Newest", "Go", "Delete stream"} {
+		p.none("button", name)
+	}
+	p.none("link", "Append event")
+	p.clean()
+	p.goTo("#/streams/gone/0")
+	p.h1("0@gone")
+	p.sees("Stream deleted.")
+	p.none("link", "Next event")
 }
 
 // TestSignIn signs in and out, and looks around without.

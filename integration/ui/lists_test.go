@@ -9,6 +9,38 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
+// TestPartitions lists the partitions of a projection with the state of one, and shows the line
+// of the source at which another has faulted.
+func TestPartitions(t *testing.T) {
+	n := startNode(t)
+	for i := range 12 {
+		appendTo(t, n, fmt.Sprintf("orders-%d", i), "OrderPlaced", fmt.Sprintf(`{"to":"town <%d>"}`, i%5))
+	}
+	ask(t, n, "POST", "/projections/continuous?name=by-town&type=JS&enabled=yes", "fromAll().partitionBy((e) => e.data && e.data.to).when({$init() { return {n: 0} }, $any(s) { s.n++ }})")
+	ask(t, n, "POST", "/projections/continuous?name=broken&type=JS&enabled=yes", "fromAll().when({\n  $any(s, e) {\n    throw new Error('<no>');\n  }\n})")
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/projections/by-town")
+	p.sees("5 partitions")
+	p.click("button", "town <1> 7 B")
+	p.find("heading", "town <1>")
+	p.sees("n: 3")
+	p.fill("searchbox", "Partition", "<4")
+	p.sees("1 partition")
+	p.none("button", "town <1> 7 B")
+	p.enter("searchbox", "Partition", "town <4>")
+	p.find("heading", "town <4>")
+	p.sees("n: 2")
+	p.clean()
+	p.fits("partitions")
+	p.goTo("#/projections/broken")
+	p.sees("▸ 3 throw new Error('<no>');")
+	p.click("button", "Reset")
+	p.sees("broken throws its state away and starts again at the first event.")
+	p.click("button", "Cancel")
+	p.click("button", "Show line 3 in the source")
+	p.find("textbox", "Source")
+	p.clean()
+}
+
 // TestLists shows what is in events before they are opened: the beginning of their data, the fields
 // that were chosen, and what was looked for.
 func TestLists(t *testing.T) {

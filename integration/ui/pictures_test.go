@@ -135,8 +135,8 @@ func save(t *testing.T, p *tab, dir, name, theme string) {
 	}
 }
 
-// small makes a picture smaller: of its colours the 256 most frequent stay, the others become the
-// nearest of them.
+// small makes a picture smaller: 256 of its colours stay, the others become the nearest of them. A
+// frequent colour stays, and one that is far from grey: it is that of a state.
 func small(t *testing.T, b []byte) []byte {
 	t.Helper()
 	from, err := png.Decode(bytes.NewReader(b))
@@ -153,7 +153,7 @@ func small(t *testing.T, b []byte) []byte {
 		}
 	}
 	colours := slices.SortedFunc(maps.Keys(times), func(a, b color.RGBA) int {
-		return cmp.Or(times[b]-times[a], cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+		return cmp.Or(times[b]*vivid(b)-times[a]*vivid(a), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
 	})
 	var palette color.Palette
 	for _, c := range colours[:min(len(colours), 256)] {
@@ -174,4 +174,9 @@ func small(t *testing.T, b []byte) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+// vivid is how far a colour is from grey, at least 1.
+func vivid(c color.RGBA) int {
+	return 1 + int(max(c.R, c.G, c.B)-min(c.R, c.G, c.B))
 }

@@ -8,36 +8,51 @@ import (
 	"sync"
 )
 
-// Waiter is one who waits.
+// Waiter is those who wait for one position.
 type Waiter struct {
 	position int64
-	place    int // in the heap; -1: it was woken, or removed
+	place    int // in the heap; -1: they were woken, or removed
+	count    int
 
 	Woken chan struct{} // closed when the position was passed
 }
 
-// List is those who wait, guarded by its owner. The zero value is an empty one.
-type List struct{ waiters byPosition }
+// List is all who wait, guarded by its owner. The zero value is an empty one.
+type List struct {
+	waiters byPosition
+	at      map[int64]*Waiter // the same, by position: most wait for the same one, the next
+}
 
-// Add has a waiter woken when the end is above a position. It takes as long as the logarithm of
-// how many there are.
+// Add has one more woken when the end is above a position. It takes as long as the logarithm of how
+// many positions there are.
 func (l *List) Add(position int64) *Waiter {
-	w := &Waiter{position: position, Woken: make(chan struct{})}
-	heap.Push(&l.waiters, w)
+	w := l.at[position]
+	if w == nil {
+		w = &Waiter{position: position, Woken: make(chan struct{})}
+		if l.at == nil {
+			l.at = map[int64]*Waiter{}
+		}
+		l.at[position] = w
+		heap.Push(&l.waiters, w)
+	}
+	w.count++
 	return w
 }
 
-// Remove takes out a waiter, if it was not woken.
+// Remove takes out one that Add put in, if it was not woken.
 func (l *List) Remove(w *Waiter) {
-	if w.place >= 0 {
+	if w.count--; w.place >= 0 && w.count == 0 {
 		heap.Remove(&l.waiters, w.place)
+		delete(l.at, w.position)
 	}
 }
 
 // Pass wakes those whose position is below an end, and looks at no others.
 func (l *List) Pass(end int64) {
 	for len(l.waiters) > 0 && l.waiters[0].position < end {
-		close(heap.Pop(&l.waiters).(*Waiter).Woken)
+		w := heap.Pop(&l.waiters).(*Waiter)
+		delete(l.at, w.position)
+		close(w.Woken)
 	}
 }
 

@@ -18,8 +18,9 @@ func TestList(t *testing.T) {
 	waiters := make([]*Waiter, 1000)
 	for i, position := range rand.Perm(len(waiters)) {
 		waiters[position] = l.Add(int64(position))
+		check.Equal(t, l.Add(int64(position)), waiters[position], "another one")
+		l.Remove(waiters[position])
 		if i%3 == 0 {
-			l.Remove(waiters[position])
 			l.Remove(waiters[position])
 			waiters[position] = nil
 		}
@@ -40,7 +41,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	l.Pass(1000)
-	check.Equal(t, len(l.waiters), 0, "left")
+	check.Equal(t, len(l.waiters)+len(l.at), 0, "left")
 }
 
 func TestLine(t *testing.T) {

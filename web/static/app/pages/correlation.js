@@ -1,12 +1,14 @@
 // @ts-check
-import { html, useEffect, useState } from "../../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { root } from "../api.js";
-import { path } from "../lib/address.js";
+import { path, to } from "../lib/address.js";
 import { plural, span, time } from "../lib/format.js";
+import { clip, instant, layout, top } from "../lib/timeline.js";
 import { follow } from "../live.js";
-import { Empty, EventLink, Failure, Page } from "../parts/basics.js";
+import { Check, Empty, EventLink, Failure, Page } from "../parts/basics.js";
 import { fromEntry } from "../parts/events.js";
 import { ids } from "./event.js";
+import { go } from "../router.js";
 import { use, zone } from "../store.js";
 
 const step = 500;
@@ -23,7 +25,7 @@ export default function Correlation({ id, query }) {
 		<p role="status">${plural(found.events.length, "event")}${found.over ? "" : ", still looking"}.
 		${found.over && found.more && html` <button onClick=${() => (set({ ...found, over: false }), more(round + 1))}>Look further</button>`}</p>
 		${found.error && html`<${Failure} error=${found.error} />`}
-		${found.over && found.events.length === 0 && !found.error ? html`<${Empty} text="No event has this correlation id in its metadata, as $correlationId. One that has it:" command=${`curl -i -H 'Content-Type: application/vnd.eventstore.events+json' -d '[{"eventId":"'$(uuidgen)'","eventType":"OrderPlaced","data":{},"metadata":{"$correlationId":"c-1"}}]' ${new URL("streams/orders-1", root)}`} />` : found.events.length > 0 && html`<${Graph} rows=${forest} here=${query.event} /><h2>Events</h2><${Outline} rows=${forest} here=${query.event} />`}<//>`;
+		${found.over && found.events.length === 0 && !found.error ? html`<${Empty} text="No event has this correlation id in its metadata, as $correlationId. One that has it:" command=${`curl -i -H 'Content-Type: application/vnd.eventstore.events+json' -d '[{"eventId":"'$(uuidgen)'","eventType":"OrderPlaced","data":{},"metadata":{"$correlationId":"c-1"}}]' ${new URL("streams/orders-1", root)}`} />` : found.events.length > 0 && html`<${Timeline} rows=${forest} here=${query.event} /><h2>Events</h2><${Outline} rows=${forest} here=${query.event} />`}<//>`;
 }
 
 /** build orders events as a forest: each below what caused it, with the time that passed between. */
@@ -53,20 +55,31 @@ export function build(events) {
 	return rows;
 }
 
-const height = 36, indent = 28;
+const drawn = 200;
 
-/** Graph draws the forest. */
-function Graph({ rows, here }) {
-	const shown = rows.slice(0, 200), index = new Map(shown.map((n, i) => [n, i]));
-	const width = 480 + indent * Math.max(...shown.map((n) => Math.min(n.depth, 30)));
-	const x = (n) => 12 + indent * Math.min(n.depth, 30), y = (n) => 18 + height * index.get(n);
-	return html`<div class="graph" tabindex="0" role="group" aria-label="Graph, may be scrolled"><svg role="img" aria-label="Correlation graph" width=${width} height=${height * shown.length} viewBox=${`0 0 ${width} ${height * shown.length}`}>
-		${shown.map((n) => n.up && index.has(n.up) && html`<path class="line" d=${`M${x(n.up)} ${y(n.up) + 6} V${y(n)} H${x(n) - 6}`} />`)}
-		${shown.map((n) => html`<g><circle class=${"node" + (`${n.e.number}@${n.e.stream}` === here ? " here" : "")} cx=${x(n)} cy=${y(n)} r="6" /><text x=${x(n) + 12} y=${y(n) + 4}>${clip(n.e.type, 40)} <tspan class="soft">${n.after ? `+${span(n.after)}` : ""}</tspan></text></g>`)}</svg></div>
+/** Timeline draws the events at their times, those of a stream in one lane, with arrows from causes to effects. */
+function Timeline({ rows, here }) {
+	const box = useRef(/** @type {any} */ (null)), [width, measure] = useState(960), [even, space] = useState(false), utc = use(zone) === "UTC";
+	useEffect(() => {
+		const look = new ResizeObserver(() => box.current && measure(Math.max(560, box.current.clientWidth)));
+		look.observe(box.current);
+		return () => look.disconnect();
+	}, []);
+	const shown = rows.slice(0, drawn), left = 32 + 8 * Math.min(24, Math.max(...shown.map((n) => n.e.stream.length)));
+	const p = layout(shown.map((n) => ({ key: n.e.id, at: instant(n.e.time), lane: n.e.stream, label: n.e.type, cause: n.up && n.up.e.id })), left, width, even), of = new Map(shown.map((n) => [n.e.id, n.e]));
+	const open = (e) => go(to(["streams", e.stream, e.number]));
+	return html`<div class="bar"><span class="muted">In ${plural(p.lanes.length, "stream")}, ${span(p.length)} from the first to the last.</span><span class="row-acts push"><${Check} label="Even steps" value=${even} set=${space} /></span></div>
+		<div class="graph timeline" ref=${box} tabindex="0" role="group" aria-label="Graph, may be scrolled"><svg role="img" aria-label="Correlation graph" width=${p.width} height=${p.height} viewBox=${`0 0 ${p.width} ${p.height}`}>
+		<defs><marker id="head" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path class="tip" d="M0 0 L8 4 L0 8 z" /></marker></defs>
+		${p.lanes.map((l, i) => html`<g key=${l.name}><rect class=${i % 2 ? "lane odd" : "lane"} x="0" y=${l.y} width=${p.width} height=${l.height} /><text class="mono soft" x="12" y=${l.y + 22}><title>${l.name}</title>${clip(l.name, 24)}</text></g>`)}
+		${p.axis.map((t) => html`<g key=${t.at}><path class="tick" d=${`M${t.x} ${top - 6} V${p.height - 8}`} /><text class="soft" x=${t.x} y="18" text-anchor=${t.at === 0 ? "start" : "middle"}>${t.at === 0 ? time(shown.length ? p.marks.reduce((a, m) => Math.min(a, m.at), Infinity) : 0, utc).slice(11, 23) : `+${span(t.at)}`}</text></g>`)}
+		${p.arrows.map((d) => html`<path class="arrow" d=${d} marker-end="url(#head)" />`)}
+		${p.marks.map((m) => {
+			const e = of.get(m.key), name = `${e.number}@${e.stream}`;
+			return html`<g key=${m.key} class="mark" onClick=${() => open(e)}><title>${`${e.type}, ${name}, ${time(e.time, utc)}`}</title><circle class=${"node" + (name === here ? " here" : "")} cx=${m.x} cy=${m.y} r="6" /><text x=${m.x + 12} y=${m.y + 4} class=${name === here ? "chosen" : ""}>${m.text}</text></g>`;
+		})}</svg></div>
 		${rows.length > shown.length && html`<p class="muted small">The graph shows the first ${shown.length}.</p>`}`;
 }
-
-const clip = (s, n) => (s.length > n ? s.slice(0, n) + "…" : s);
 
 /** Outline is the same as a tree of text. */
 function Outline({ rows, here }) {

@@ -5,7 +5,7 @@ import { lines } from "../lib/diff.js";
 import { parse, pretty, value } from "../lib/json.js";
 import { Answer, Copy, EventLink, Link, Page, StreamLink, Time } from "../parts/basics.js";
 import { Icon, icons } from "../parts/icons.js";
-import { Both, commandOf, loadEvent } from "../parts/events.js";
+import { Both, commandOf, Gone, loadEvent } from "../parts/events.js";
 import { visit } from "../store.js";
 
 export default function Event({ stream, number }) {
@@ -15,11 +15,12 @@ export default function Event({ stream, number }) {
 	const own = useAnswer((signal) => loadEvent(stream, number, false, signal), [stream, number], { off: !valid });
 	const n = valid ? BigInt(number) : 0n;
 	const isLink = own.data && own.data.type === "$>";
-	const gone = own.error && (own.error.status === 410 ? "Stream deleted." : own.error.status === 404 ? "Event not found." : "");
+	const gone = own.error && own.error.status === 404 ? "Event not found." : "";
 	const like = own.data && !isLink;
 	const actions = html`${n > 0n && html`<${Link} to=${["streams", stream, n - 1n]} data-key="older"><${Icon} of=${icons.ArrowLeft} />Previous event<//>`}<${Link} to=${["streams", stream, n + 1n]} data-key="newer">Next event<${Icon} of=${icons.ArrowRight} /><//>
 		${like && html`<${Link} to=${["streams", stream, "append"]} query=${{ like: title }}>Append like this<//>`}<${Copy} label="Copy as curl" data-key="curl" text=${() => commandOf(stream, number)} />`;
 	if (!valid) return html`<${Page} title="Not found"><p>${number} is no event number.</p><//>`;
+	if (own.error && own.error.status === 410) return html`<${Page} key="gone" title=${title}><${Gone} stream=${stream} /><//>`;
 	return html`<${Page} title=${title} actions=${actions}>
 		${gone ? html`<div class="box"><p>${gone}</p><p class="muted">${own.error.message}</p><p><${StreamLink} name=${stream} /></p></div>` : html`<${Answer} of=${own}>${(e) => html`
 			<${Facts} e=${e} stream=${stream} />

@@ -68,13 +68,19 @@ function Drawn(of) {
 	return Map && html`<${Map} ...${of} />`;
 }
 
+/** since is what the figures of a node are of: an hour, or what there is of it since the node was started. */
+function since(h) {
+	const seconds = h ? Math.max(...Object.values(h.series).map((s) => s.length)) * h.step : 3600;
+	return seconds < 3540 ? `Last ${seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`}, since the start` : "Last hour";
+}
+
 const milliseconds = (n) => (n < 1 ? `${n.toFixed(2)} ms` : n < 10 ? `${n.toFixed(1)} ms` : span(n));
 
 /** Rates are the figures of the last hour: of the work of the leader, and of memory and disk of this node. */
 function Rates({ work, me, clustered, leader }) {
 	const tile = (of, label, name, format, more = {}) => html`<${Tile} key=${label} label=${label} of=${of} values=${of ? of.series[name] : []} format=${format} ...${more} />`;
 	const total = me && last(me.series.diskTotalBytes);
-	return html`<section aria-label="Rates"><h2>Last hour${leader && html` <span class="muted small">work of the leader, ${leader}; memory and disk of this node</span>`}</h2><div class="tiles">
+	return html`<section aria-label="Rates"><h2>${since(work || me)}${leader && html` <span class="muted small">work of the leader, ${leader}; memory and disk of this node</span>`}</h2><div class="tiles">
 		${tile(work, "Appends", "appendsPerSecond", rate, { unit: "/s" })}${tile(work, "Events written", "eventsWrittenPerSecond", rate, { unit: "/s" })}${tile(work, "Events read", "eventsReadPerSecond", rate, { unit: "/s" })}${clustered ? tile(work, "Replication lag", "replicationLagBytes", bytes) : tile(work, "Requests", "requestsPerSecond", rate, { unit: "/s" })}
 		${tile(work, "Commit time, p50", "commitP50Milliseconds", milliseconds)}${tile(work, "Commit time, p99", "commitP99Milliseconds", milliseconds)}${tile(me, "Memory", "memoryBytes", bytes)}${tile(me, "Disk", "diskUsedBytes", bytes, { top: total, note: total ? `of ${bytes(total)}` : "" })}</div></section>`;
 }

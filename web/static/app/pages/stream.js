@@ -6,7 +6,7 @@ import { count, plural, readTime } from "../lib/format.js";
 import { follow } from "../live.js";
 import { Act, Age, Answer, Ask, Check, Choice, Copy, Empty, Failure, Follows, Link, Page } from "../parts/basics.js";
 import { Columns, Drop, SystemChoice, useColumns } from "../parts/columns.js";
-import { enough, Events, fromEntry, rowsThatFit, useFeed } from "../parts/events.js";
+import { enough, Events, fromEntry, Gone, rowsThatFit, useFeed } from "../parts/events.js";
 import { Icon, icons } from "../parts/icons.js";
 import { patch, unmoved } from "../router.js";
 import { isSystem, rows as height, system, use, visit, zone } from "../store.js";
@@ -15,7 +15,7 @@ const sizes = [20, 50, 100, 200, 500], kept = 500, drawn = 120; // Of the rows t
 
 export default function Stream({ stream, query }) {
 	const all = stream === "$all", index = stream.startsWith("$idx-"), byPlace = all || index; // Else by numbers that are dense.
-	const hides = use(system) === "Hide" && all, fit = useFit(), [fields, setFields] = useColumns(stream);
+	const roomy = use(height), hides = use(system) === "Hide" && all, fit = useFit(), [fields, setFields] = useColumns(stream);
 	const size = sizes.includes(+query.size) ? +query.size : fit;
 	const resolve = query.links ? query.links === "1" : !all;
 	const live = query.live === "1", types = query.type || "";
@@ -51,9 +51,9 @@ export default function Stream({ stream, query }) {
 		const first = feed.entries.map(fromEntry)[0];
 		if (here()) patch(byPlace || !first ? { from: "0".repeat(all ? 32 : 1), dir: "forward", at: "", live: "" } : { from: String(first.at), dir: "", at: "", live: "" });
 	};
-	const gone = q.error && (q.error.status === 410 ? "Stream deleted." : q.error.status === 404 ? "Stream not found." : "");
-
-	const actions = !index && html`${!all && html`<${Delete} stream=${stream} onDone=${q.again} /><${Link} to=${["streams", stream, "metadata"]}><${Icon} of=${icons.Shield} />Access and limits<//>`}<${Link} to=${["streams", stream, "append"]} class="primary"><${Icon} of=${icons.Plus} />Append event<//>`;
+	const missing = q.error && q.error.status === 404;
+	if (q.error && q.error.status === 410) return html`<${Page} key="gone" title=${stream}><${Gone} stream=${stream} /><//>`;
+	const actions = !index && html`${!all && html`${!missing && html`<${Delete} stream=${stream} last=${head && top ? top.at : undefined} onDone=${q.again} />`}<${Link} to=${["streams", stream, "metadata"]}><${Icon} of=${icons.Shield} />Access and limits<//>`}<${Link} to=${["streams", stream, "append"]} class="primary"><${Icon} of=${icons.Plus} />Append event<//>`;
 	return html`<${Page} title=${stream} what=${all ? "Every event of the database, in the order of the log." : index ? "Found in the index: nothing is stored here." : ""} lead=${html`<${Age} of=${q} />`} actions=${actions}>
 		<${Follows} />
 		<div class="bar">
@@ -65,13 +65,13 @@ export default function Stream({ stream, query }) {
 			${!index && html`<${Check} label="Resolve links" value=${resolve} set=${(v) => patch({ links: v === !all ? "" : v ? "1" : "0" })} />`}
 			${all && !types && html`<${SystemChoice} label="System events" noun="event of the system" many="events of the system" hidden=${live ? undefined : page ? Math.max(0, page.hidden) : undefined} />`}
 			<span class="row-acts push"><${Columns} of=${page ? entries : []} value=${fields} set=${setFields} />
-			<${Drop} label="View" name="View" icon=${icons.SlidersHorizontal}><${Choice} label="Page size" value=${query.size || ""} of=${[["", "as the window"], ...sizes]} set=${(size) => patch({ size })} /><${Choice} label="Rows" value=${use(height)} of=${["Dense", "Roomy"]} set=${(v) => height.set(v)} />
+			<${Drop} label="View" name="View" icon=${icons.SlidersHorizontal}><${Choice} label="Page size" value=${query.size || ""} of=${[["", "as the window"], ...sizes]} set=${(size) => patch({ size })} /><${Choice} label="Rows" value=${roomy} of=${["Dense", "Roomy"]} set=${(v) => height.set(v)} />
 				<button disabled=${entries.length === 0 || live || types !== ""} onClick=${() => save(stream, () => get(`${where}?embed=body${filter}`, { accept: atomJSON, headers }))}><${Icon} of=${icons.Download} />Save page as NDJSON</button><//>
 			<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", `${where}?embed=body${filter}`, { accept: atomJSON })} /></span>
 		</div>
 		${live ? html`<${Live} key=${stream + types + resolve + hides} stream=${stream} all=${all} types=${types} resolve=${resolve} fields=${fields} hides=${hides} />`
 		: types ? html`<${Filtered} key=${stream + types} stream=${stream} all=${all} types=${types} resolve=${resolve} size=${size} fields=${fields} />`
-		: gone ? html`<div class="box"><p>${gone}</p><p class="muted">${q.error.message}</p></div>${q.error.status === 404 && html`<${Empty} text="An append makes it:" command=${append(stream)} />`}`
+		: missing ? html`<${Missing} stream=${stream} />`
 		: html`<${Answer} of=${page || q.error ? q : { ...q, data: undefined }}>${() => html`
 			${page.waiting && html`<p><button class="primary" onClick=${() => show({ ...page.waiting, key })}>${plural(byPlace ? fresh(page) : BigInt(newest(page.waiting)) - BigInt(newest(page)), "new event")}</button></p>`}
 			${entries.length === 0 ? html`<${Empty} text=${hides && older ? "All events here are of the system. Older leads further back." : query.from ? "No event is to be seen here. Newest leads to those that are." : "No event is to be seen: all are hidden by the limits of the stream, or there are none."} />` : html`<${Events} of=${entries} all=${all} marked=${query.at} place=${index ? "Position" : "Number"} fields=${fields} />`}`}<//>`}
@@ -92,6 +92,13 @@ function useFit() {
 
 const newest = (page) => (page.entries[0] ? String(page.entries[0].at) + (page.entries[0].position || "") : "-1");
 const append = (stream) => `curl -i -d '{"total":12}' -H 'Content-Type: application/json' -H 'ES-EventType: OrderPlaced' ${new URL("streams/" + path(stream), root)}`;
+
+/** Missing is a stream without events: there never was one, or it was deleted until it is written again. */
+function Missing({ stream }) {
+	const q = useAnswer((signal) => get(`/streams/$all/names?count=1&prefix=${encodeURIComponent(stream)}`, { signal, silent: true }).catch(() => null), [stream]);
+	const name = q.data && q.data.streams.find((s) => s.name === stream);
+	return html`<${Empty} icon=${icons.Inbox} text=${html`<strong>Stream not found.</strong> ${name && name.deleted === "soft" ? `It was deleted, and an append makes it again: its next event is number ${BigInt(name.lastEventNumber) + 1n}.` : "An append makes it:"}`} command=${append(stream)} />`;
+}
 
 /** fresh counts the events of a page that waits which the page shown does not have. */
 function fresh(page) {
@@ -191,10 +198,10 @@ function Live({ stream, all, types, resolve, fields, hides }) {
 }
 
 /** Delete deletes a stream softly, unless For ever is chosen. */
-function Delete({ stream, onDone }) {
+function Delete({ stream, last, onDone }) {
 	const [ever, set] = useState(false);
 	const act = () => send("DELETE", `/streams/${path(stream)}`, { headers: ever ? { "ES-HardDelete": "true" } : {} });
-	return html`<${Ask} label="Delete stream" typed=${ever ? stream : ""} act=${act} onDone=${onDone}>
-		<p>All events of <strong class="mono">${stream}</strong> can no longer be read. ${ever ? "The name can never be used again, and nothing brings the events back." : "An append makes the stream again, with numbers that go on. The events are gone for good when the next scavenge has run."}</p>
+	return html`<${Ask} label="Delete stream" icon=${icons.Trash2} typed=${ever ? stream : ""} act=${act} onDone=${onDone}>
+		<p>${last === undefined ? "All events" : `All events up to number ${last}`} of <strong class="mono">${stream}</strong> can no longer be read. ${ever ? "Nothing can ever be written to this stream again, and nothing brings the events back." : `An append makes the stream again, and its numbers go on${last === undefined ? "" : ` from ${BigInt(last) + 1n}`}. The events are gone for good when the next scavenge has run.`}</p>
 		<${Check} label="For ever" value=${ever} set=${set} /><//>`;
 }

@@ -37,7 +37,7 @@ export function Chart({ name, times, series, format }) {
 			const css = getComputedStyle(document.documentElement), colour = (/** @type {string} */ v) => css.getPropertyValue(v).trim();
 			const font = "12px " + css.getPropertyValue("--face"), grid = { stroke: colour("--line"), width: 1 };
 			plot.current = new uPlot({
-				width: box.current.clientWidth || 380, height, padding: [8, 12, 0, 0], legend: { show: false }, cursor: { drag: { x: false, y: false }, y: false, sync: { key: "hour" }, points: { size: 6 } },
+				width: box.current.clientWidth || 380, height, padding: [8, 30, 0, 0], legend: { show: false }, cursor: { drag: { x: false, y: false }, y: false, sync: { key: "hour" }, points: { size: 6 } },
 				hooks: { setCursor: [(/** @type {any} */ u) => point(u.cursor.left >= 0 ? u.cursor.idx : null)] },
 				axes: [{ stroke: colour("--muted"), font, grid: { show: false }, ticks: { show: false }, size: 24, space: 80, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map((s) => clock(s)) }, { stroke: colour("--muted"), font, grid, ticks: { show: false }, size: 64, gap: 8, space: 30, ...(format === bytes ? { incrs: binary } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(format) }],
 				scales: { x: { range: () => [ends.current[0], ends.current[1]] }, y: { range: (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => [Math.min(0, lo || 0), hi > 0 ? hi * 1.1 : 1] } },

@@ -35,7 +35,7 @@ export function Editor({ label, value, set, errors = [], readOnly = false }) {
 				".cm-selectionBackground, &.cm-focused .cm-selectionBackground": { backgroundColor: "var(--line) !important" }, ".cm-tooltip": { backgroundColor: "var(--page)", border: "1px solid var(--control)", color: "var(--text)" },
 				".cm-tooltip-autocomplete ul li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--on)" }, ".cm-diagnostic": { color: "var(--text)", borderLeftColor: "var(--bad)" },
 				// The two pictures that come as data: are not allowed by the policy of the page.
-				".cm-lintRange-error": { backgroundImage: "none", textDecoration: "underline wavy var(--bad)" }, ".cm-lint-marker-error": { content: '"●"', color: "var(--bad)" },
+				".cm-lintRange-error": { backgroundImage: "none", textDecoration: "underline wavy var(--bad)" }, ".cm-lint-marker-error": { content: "normal", backgroundColor: "var(--bad)", borderRadius: "50%", width: "8px", height: "8px", margin: "5px 0 0 3px" },
 			}, { dark });
 			const colours = cm.HighlightStyle.define([
 				{ tag: [cm.tags.keyword, cm.tags.propertyName], color: "var(--accent)" }, { tag: [cm.tags.string, cm.tags.regexp], color: "var(--string)" }, { tag: [cm.tags.number, cm.tags.bool, cm.tags.null], color: "var(--number)" }, { tag: cm.tags.comment, color: "var(--muted)" },
@@ -70,6 +70,7 @@ export function Editor({ label, value, set, errors = [], readOnly = false }) {
 			return { from, to: Math.max(from, line.to), severity: "error", message: e.text };
 		});
 		view.dispatch(cm.setDiagnostics(view.state, found));
+		if (found.length > 0) view.dispatch({ effects: cm.EditorView.scrollIntoView(found[0].from, { y: "center" }) });
 	}, [errors, ready]);
 	return html`<div class="editor" ref=${host}></div>`;
 }

@@ -94,6 +94,9 @@ export function Shown({ e, fields = [], find = "" }) {
 		<td class="preview mono small">${note && html`<span class="muted">${note}</span>`}${p.parts.map((x) => (x.hit ? html`<mark>${x.text}</mark>` : x.text))}</td>`;
 }
 
+/** Gone is what is left of a stream that was deleted for ever: there is nothing to be done with it. */
+export const Gone = ({ stream }) => html`<div class="empty"><${Icon} of=${icons.Ban} /><p><strong>Stream deleted.</strong></p><p>${stream} was deleted for ever. Its events can no longer be read, and no event can be written to it again: nothing brings it back.</p></div>`;
+
 /** Opened is a row that was opened: only then its payload is asked for. */
 export function Opened({ e }) {
 	const q = useAnswer((signal) => loadEvent(e.from, e.at, true, signal), [e.from, String(e.at)]);

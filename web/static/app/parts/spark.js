@@ -5,7 +5,7 @@ import { get, useAnswer } from "../api.js";
 import { join, last, peak, trace } from "../lib/series.js";
 import { use, zone } from "../store.js";
 
-const height = 48, hour = 360;
+const height = 48, hour = 360, least = 12; // Steps: a node that has just started has less than an hour.
 
 /** useHour is the last hour of a node: asked for whole once, and then what came since. @param {string} node @param {boolean} off */
 export function useHour(node, off) {
@@ -23,7 +23,7 @@ export function useHour(node, off) {
  */
 export function Tile({ label, values = [], of, format, unit = "", top, note, second = false }) {
 	const [at, point] = useState(-1), utc = use(zone) === "UTC";
-	const now = last(values), most = top || peak(values) * 1.15 || 1, path = trace(values, height, most), size = Math.max(hour, values.length);
+	const now = last(values), most = top || peak(values) * 1.15 || 1, path = trace(values, height, most), size = Math.max(least, values.length);
 	const split = (n) => /^(.*?)(?: ([A-Za-z%]+))?$/.exec(format(n)) || ["", "", ""];
 	const [, number, own] = now === undefined ? ["", "–", ""] : split(now), shift = size - values.length;
 	const move = (e) => {
