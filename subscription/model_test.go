@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"github.com/annalsdb/annals/event"
@@ -34,7 +35,10 @@ type model struct {
 	failed   map[int64]bool    // to be parked for a good reason
 	// from the parked stream, by the number there; false: it may have been
 	dropped map[int64]bool
-	begun   int64            // the last message before those since the group was loaded
+	begun   int64            // the last message before those since the group was loaded, or moved
+	checked int              // checkpoints before those since it was moved
+	skipped map[int64]bool   // by number: left out when it was moved
+	gone    map[int64]bool   // likewise: scavenged
 	newest  map[string]int64 // last new message since then, by what keeps an order
 	waits   map[event.ID]wait
 	paused  bool
@@ -67,7 +71,7 @@ func TestModel(t *testing.T) {
 }
 
 func runModel(t *rapid.T) {
-	m := &model{bench: newBench(t), held: map[event.ID]held{}, answered: map[event.ID]bool{}, numbers: map[int64]bool{}, failed: map[int64]bool{}, dropped: map[int64]bool{}, newest: map[string]int64{}, waits: map[event.ID]wait{}}
+	m := &model{bench: newBench(t), held: map[event.ID]held{}, answered: map[event.ID]bool{}, numbers: map[int64]bool{}, failed: map[int64]bool{}, dropped: map[int64]bool{}, newest: map[string]int64{}, waits: map[event.ID]wait{}, skipped: map[int64]bool{}, gone: map[int64]bool{}}
 	defer func() { m.Stop() }()
 	m.settings = subscription.DefaultSettings()
 	m.settings.MaxRetryCount = rapid.IntRange(0, 3).Draw(t, "retries")
@@ -123,6 +127,16 @@ func runModel(t *rapid.T) {
 			synctest.Wait()
 		},
 		"desk": m.atDesk,
+		"move": m.move,
+		"forward": func(t *rapid.T) {
+			var numbers []int64
+			if p, err := m.Parked(m.ctx, m.key, 0, 3, false, event.NoLink); err == nil && len(p.Messages) > 0 && rapid.Bool().Draw(t, "some") {
+				numbers = []int64{rapid.SampledFrom(p.Messages).Draw(t, "one").Number}
+			}
+			if _, err := m.ForwardParked(m.ctx, m.key, "dead", numbers, 0, event.EveryLink); !mayFail(err) {
+				m.Fatal(err)
+			}
+		},
 		"faults": func(t *rapid.T) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -196,9 +210,82 @@ func (m *model) scavenge() {
 	if n < 0 || m.failed[n] {
 		return
 	}
-	if r := m.source()[n]; r.Position == i.Checkpoint && r.Type == "t" {
+	if r := m.source()[n]; r.Position == i.Checkpoint && r.Type == "t" && r.Stream == "s" {
+		m.gone[n] = true
 		m.store.scavenge(r.Stream, r.Number)
 	}
+}
+
+// mayFail reports whether a request that writes may end like this.
+func mayFail(err error) bool {
+	return err == nil || errors.Is(err, event.ErrOutcomeUnknown) || errors.Is(err, event.ErrWriteTimeout) || errors.Is(err, event.ErrBusy) || errors.Is(err, event.ErrNotReady)
+}
+
+// move resets the group to any place.
+func (m *model) move(t *rapid.T) {
+	all := m.source()
+	n := rapid.Int64Range(0, int64(len(all))).Draw(t, "to")
+	to := subscription.Target{Kind: subscription.ToEnd}
+	switch isLog := m.key.Stream == "$all"; {
+	case n == 0 && rapid.Bool().Draw(t, "start"):
+		to.Kind = subscription.ToStart
+	case n < int64(len(all)) && (isLog || rapid.Bool().Draw(t, "position")):
+		to = subscription.Target{Kind: subscription.ToPosition, At: all[n].Position}
+	case n < int64(len(all)):
+		to = subscription.Target{Kind: subscription.ToNumber, At: n}
+	}
+	before := m.moves()
+	_, err := m.Reset(m.ctx, m.key, to, "ann")
+	if err != nil {
+		if !mayFail(err) {
+			m.Fatal(err)
+		}
+		m.heal()
+		m.pass(time.Minute) // It is tried until it is known.
+	}
+	if m.moves() == before {
+		if err == nil {
+			m.Fatal("a reset left no trace")
+		}
+		return
+	}
+	m.begun, m.start = n-1, min(m.start, n)
+	m.checked = len(m.store.All(m.key.CheckpointStream()))
+	for i := range all {
+		if m.skipped[int64(i)] = int64(i) < n; int64(i) >= n {
+			delete(m.numbers, int64(i))
+		}
+	}
+	clear(m.newest)
+	maps.DeleteFunc(m.held, func(_ event.ID, h held) bool { return h.Event.Stream != m.key.ParkedStream() })
+	maps.DeleteFunc(m.waits, func(id event.ID, _ wait) bool { _, isHeld := m.held[id]; return !isHeld })
+}
+
+// moves returns how many resets were written.
+func (m *model) moves() (n int) {
+	for _, e := range m.store.All(m.key.CheckpointStream()) {
+		if strings.Contains(string(e.Metadata), `"reset"`) {
+			n++
+		}
+	}
+	return n
+}
+
+// copies returns the copies of parked messages that were forwarded, by id.
+func (m *model) copies() map[event.ID]bool {
+	ids := map[event.ID]bool{}
+	for _, e := range m.store.All("dead") {
+		if ids[e.ID] {
+			m.Fatalf("%s was forwarded twice", e.Data)
+		}
+		ids[e.ID] = true
+	}
+	return ids
+}
+
+// copyID is the id of the copy of a parked message.
+func (m *model) copyID(number int64) event.ID {
+	return event.ID(uuid.NewSHA1(uuid.MustParse("6f1d3f0e-9a0c-5d57-8d8b-2f0b2b3c7a51"), fmt.Appendf(nil, "%s/%d", m.key.ParkedStream(), number)))
 }
 
 func (m *model) fault(after bool) error {
@@ -277,7 +364,7 @@ func (m *model) judgeNew(number int64, lane string, retries int) {
 		last = m.begun
 	}
 	next, all := last+1, m.source()
-	for m.lane(all[next].Stream) != lane {
+	for m.lane(all[next].Stream) != lane || m.gone[next] {
 		next++
 	}
 	if number != next || retries != 0 {
@@ -303,7 +390,7 @@ func (m *model) judgeWaits(id event.ID, number int64, lane string, replayed bool
 
 func (m *model) readSome(n int) []subscription.Message {
 	now := time.Now()
-	all := m.read(n)
+	all, copies := m.read(n), m.copies()
 	for _, e := range all {
 		number := m.numberOf(e.Event.Event())
 		replayed := e.Event.Stream == m.key.ParkedStream()
@@ -316,6 +403,8 @@ func (m *model) readSome(n int) []subscription.Message {
 		switch {
 		case m.paused:
 			m.Fatalf("message %d was handed out in a pause", number)
+		case replayed && copies[m.copyID(e.Event.Number)]:
+			m.Fatalf("message %d was handed out after it was forwarded", e.Event.Number)
 		case replayed && m.dropped[e.Event.Number]:
 			m.Fatalf("message %d was handed out after it was dropped", e.Event.Number)
 		case replayed:
@@ -417,7 +506,8 @@ func (m *model) atDesk(t *rapid.T) {
 			m.dropped[n] = m.dropped[n] || err == nil
 		}
 	}
-	if err != nil && !errors.Is(err, event.ErrOutcomeUnknown) && !errors.Is(err, event.ErrWriteTimeout) && !errors.Is(err, event.ErrBusy) && !errors.Is(err, event.ErrNotReady) {
+	var not *subscription.NotParked // It was forwarded, which was found out only then.
+	if !mayFail(err) && !errors.As(err, &not) {
 		m.Fatal(err)
 	}
 }
@@ -443,7 +533,10 @@ func (m *model) check(*rapid.T) {
 			m.Fatalf("message %d was parked for no reason", n)
 		}
 	}
-	for _, text := range m.store.Data(m.key.CheckpointStream()) {
+	for k, text := range m.store.Data(m.key.CheckpointStream()) {
+		if k < m.checked {
+			continue
+		}
 		text = strings.Trim(text, `"`)
 		if _, prepare, isLog := strings.Cut(text, "/P:"); m.key.Stream == "$all" {
 			m.is("checkpoint of the log", isLog, true)
@@ -453,7 +546,7 @@ func (m *model) check(*rapid.T) {
 		m.must(err)
 		last = m.checkpointed(last)
 		for n := m.start; n <= last; n++ {
-			if !m.numbers[n] && !parked[n] {
+			if !m.numbers[n] && !parked[n] && !m.skipped[n] && !m.gone[n] {
 				m.Fatalf("checkpoint %d, but message %d has no answer", last, n)
 			}
 		}
@@ -490,14 +583,14 @@ func (m *model) drain() {
 	}
 	parked := m.parkedNumbers()
 	for n := m.start; n < int64(len(m.source())); n++ {
-		if !m.numbers[n] && !slices.Contains(parked, n) {
+		if !m.numbers[n] && !slices.Contains(parked, n) && !m.skipped[n] && !m.gone[n] {
 			m.Fatalf("message %d was lost", n)
 		}
 	}
-	hidden := len(parked) - len(m.parked())
+	hidden, copies := len(parked)-len(m.parked()), m.copies()
 	m.is("parked count", i.Parked, len(m.parked()))
 	for k, e := range m.store.All(m.key.ParkedStream())[:hidden] {
-		if _, ok := m.dropped[int64(k)]; ok {
+		if _, ok := m.dropped[int64(k)]; ok || copies[m.copyID(int64(k))] {
 			continue
 		}
 		if !m.answered[e.ID] && !slices.Contains(parked[k+1:], parked[k]) {

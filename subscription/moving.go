@@ -21,6 +21,8 @@ type place struct {
 	// After is the last number before the place, -1: the place is the start. nil: the group begins
 	// as its settings say.
 	After *int64 `json:"after,omitempty"`
+	// Log is the same in the log: the source may have nothing that names it. nil with After.
+	Log *boundary `json:"log,omitempty"`
 }
 
 // reads returns the key by which the numbers of what a group reads are written.
@@ -73,32 +75,34 @@ func (s *Settings) keep(k Key, was *Settings) {
 }
 
 // boundary is a place in the log: of what a group reads, all before it was answered, and what comes
-// first after it was not.
+// first after it was not. It is stored: do not change.
 type boundary struct {
-	last  int64 // position of a record directly before it, -1: not known
-	first int64 // if that is not known, a position at it
-	// isStart is set if nothing was answered in a group that begins where its settings say.
-	isStart bool
+	Last  int64 `json:"last"`            // position of a record directly before it, -1: not known
+	First int64 `json:"first,omitempty"` // if that is not known, a position at it
 }
 
-// boundary returns where the group is. The caller holds the group.
-func (g *group) boundary(ctx context.Context) (b boundary, err error) {
+// boundary returns where the group is; nil: nothing was answered, and the group begins where its
+// settings say. The caller holds the group.
+func (g *group) boundary(ctx context.Context) (*boundary, error) {
 	g.mu.Lock()
+	answered, _ := g.core.position() // In the log, this may be an event that the filter left out.
 	number := g.core.next
-	isAfter := g.source.all && number == g.source.begun
 	for _, l := range []*list{&g.core.unanswered, &g.core.buffer} {
-		if m := l.head; m != nil && (isAfter || m.number < number) {
-			number, isAfter = m.number, false
+		if m := l.head; m != nil && m.number < number {
+			number = m.number
 		}
 	}
 	g.mu.Unlock()
+	after := g.place.After
 	switch {
-	case isAfter:
-		return boundary{last: number}, nil
+	case after != nil && (g.source.all && answered == *after || !g.source.all && number == *after+1):
+		return g.place.Log, nil // Nothing was answered since.
+	case g.source.all && answered >= 0:
+		return &boundary{Last: answered}, nil
 	case g.source.all:
-		return boundary{last: -1, first: number}, nil
-	case number == 0 && g.Settings.StartFrom >= 0:
-		return boundary{isStart: true}, nil
+		return &boundary{Last: -1, First: number}, nil
+	case number == 0 && after == nil && g.Settings.StartFrom >= 0:
+		return nil, nil
 	}
 	for _, r := range []event.StreamRead{{From: number - 1, Backward: true}, {From: number}} {
 		r.Stream, r.Count, r.MaxPayload = g.reads().Stream, 1, 1
@@ -108,30 +112,31 @@ func (g *group) boundary(ctx context.Context) (b boundary, err error) {
 		page, err := g.store.ReadStream(ctx, r)
 		switch {
 		case err != nil && !errors.Is(err, event.ErrStreamNotFound) && !errors.Is(err, event.ErrStreamDeleted):
-			return b, fmt.Errorf("read stream %s: %w", r.Stream, err)
+			return nil, fmt.Errorf("read stream %s: %w", r.Stream, err)
 		case len(page.Events) > 0 && r.Backward:
-			return boundary{last: page.Events[0].Position}, nil
+			return &boundary{Last: page.Events[0].Position}, nil
 		case len(page.Events) > 0:
-			return boundary{last: -1, first: page.Events[0].Position}, nil
+			return &boundary{Last: -1, First: page.Events[0].Position}, nil
 		}
 	}
-	return boundary{last: -1, first: g.store.LogEnd()}, nil // There never was one, or all are gone.
+	return &boundary{Last: -1, First: g.store.LogEnd()}, nil // There never was one, or all are gone.
 }
 
 // move finds the place of a group in the source of its next definition. The caller holds the group.
 func (d *definition) move(ctx context.Context, g *group) error {
 	b, err := g.boundary(ctx)
-	if err != nil || b.isStart {
+	if err != nil || b == nil {
 		return err
 	}
 	s := newSource(&ownStreams{definition: d, store: g.store})
-	after := b.last
+	after := b.Last
 	if !s.all || after < 0 {
-		if b.last >= 0 {
-			b.first = b.last + 1
+		first := b.First
+		if b.Last >= 0 {
+			first = b.Last + 1
 		}
-		after, _, err = s.find(ctx, Target{Kind: ToPosition, At: b.first})
+		after, _, err = s.find(ctx, Target{Kind: ToPosition, At: first})
 	}
-	d.place.After = &after
+	d.place.After, d.place.Log = &after, b
 	return err
 }

@@ -4,7 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"pgregory.net/rapid"
+
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -133,5 +137,88 @@ func TestSources(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { run(t, c.test) })
+	}
+}
+
+// TestSourceModel changes the source and the filter of a group at random, with appends, answers and
+// changes of leader in between. Each time what comes next must be all of the new source that lies
+// after the events that were answered, and nothing else.
+func TestSourceModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// rapid asks a *testing.T for its deadline, which a bubble forbids.
+		rapid.Check(struct{ testing.TB }{t}, runSourceModel)
+	})
+}
+
+func runSourceModel(t *rapid.T) {
+	type settings = *subscription.Settings
+	b := newBench(t)
+	defer func() { b.Stop() }()
+	of := func(streams string) func(r *event.Record) bool {
+		return func(r *event.Record) bool { return len(r.Stream) == 1 && strings.Contains(streams, r.Stream) }
+	}
+	sources := []struct {
+		set   func(s settings)
+		takes func(r *event.Record) bool
+		isLog bool
+	}{
+		{func(s settings) { s.Source = "s" }, of("s"), false},
+		{func(s settings) { s.Source = "o" }, of("o"), false},
+		{func(s settings) { s.Source = "none" }, of(""), false},
+		{func(s settings) { s.Source, s.Filter = "$all", &subscription.Filter{OfStream: true, Regex: "^[so]$"} }, of("so"), true},
+		{func(s settings) {
+			s.Source, s.Filter = "$all", &subscription.Filter{OfStream: true, Prefixes: []string{"o", "x"}}
+		}, of("o"), true},
+		{func(s settings) { s.Source = "$idx-et-t" }, of("so"), true},
+	}
+	appendSome := func() {
+		for _, stream := range rapid.SliceOfN(rapid.SampledFrom([]string{"s", "o"}), 1, 6).Draw(t, "events") {
+			b.store.add(stream, 1)
+		}
+	}
+	appendSome()
+	b.create(func(s settings) { s.MaxCheckpointCount = 1 })
+	at, done := 0, int64(-1) // all up to this position is answered
+	passed := done           // the group may have got so far, without an event of its source
+	for range rapid.IntRange(1, 8).Draw(t, "steps") {
+		if rapid.Bool().Draw(t, "more") {
+			appendSome()
+		}
+		var want []int64
+		for _, r := range b.store.Log() {
+			if r.Position > done && sources[at].takes(&r) {
+				want = append(want, r.Position)
+			}
+		}
+		var got []int64
+		all := b.read(100)
+		for i := range all {
+			got = append(got, all[i].Event.Position)
+		}
+		for len(want) > len(got) && want[0] <= passed {
+			want = want[1:]
+		}
+		b.is("positions", got, want)
+		n := rapid.IntRange(0, len(all)).Draw(t, "answered")
+		if n > 0 {
+			b.ack(all[:n]...)
+			done, passed = got[n-1], got[n-1]
+		}
+		switch {
+		case sources[at].isLog && n == len(all):
+			passed = b.store.LogEnd()
+		case sources[at].isLog:
+			passed = got[n] - 1
+		}
+		b.pass(pace)
+		if rapid.Bool().Draw(t, "lead") {
+			b.lead()
+		} else {
+			b.must(b.Restart(b.ctx))
+		}
+		if done >= 0 { // Before the first answer it begins anew.
+			at = rapid.IntRange(0, len(sources)-1).Draw(t, "source")
+			b.update(func(s settings) { s.MaxCheckpointCount = 1; sources[at].set(s) })
+		}
 	}
 }
