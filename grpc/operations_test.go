@@ -22,6 +22,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // operationMethods are those of Operations.
@@ -278,6 +279,8 @@ type restarts struct {
 }
 
 func (r restarts) Restart(ctx context.Context) error { return r.f.Restart(ctx) }
+
+func (restarts) SourceOf(k subscription.Key) (string, error) { return k.Stream, nil }
 
 // When nothing more is recorded, appends that would have to be are not done.
 func TestNothingIsAppendedUnrecorded(t *testing.T) {
