@@ -84,6 +84,7 @@ func newPlan(o Options) *plan {
 	if o.Length > longestBusy {
 		p.Busy = time.Duration(60+rng.IntN(120)) * time.Second
 		p.Quiet = time.Duration(float64(30*time.Minute) * math.Pow(12, rng.Float64())).Round(time.Second)
+		p.Age = time.Duration(1+rng.Int64N(2*int64(p.Quiet/time.Second))) * time.Second
 		p.patience = 1 << few(2)
 		p.schedule = p.Scavenges && few(1) == 0
 	}

@@ -254,8 +254,8 @@ func judgeStatus(s *status.Status, isBroken bool, from Target) (o outcome, odd s
 	case slices.Contains([]string{"NOT_LEADER_NODE", "SERVER_NOT_READY", "SERVER_OVERLOADED"}, reason),
 		s.Code() == codes.FailedPrecondition && strings.HasPrefix(s.Message(), "The index is being built"):
 		return refused, ""
-	case slices.Contains([]codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}, s.Code()):
-		return pending, "" // Perhaps the connection was lost.
+	case slices.Contains([]codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal}, s.Code()):
+		return pending, "" // The connection was lost, or the node failed in the middle.
 	}
 	return pending, fmt.Sprintf("%v from %s", s, from.Name)
 }

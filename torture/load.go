@@ -22,6 +22,8 @@ const (
 	// operationsPerRegister bounds what is done on one of them before another
 	// takes its place: the check of linearizability costs the square of it.
 	operationsPerRegister = 1200
+	// shortAge is so short that events get too old between two scavenges of a busy operator.
+	shortAge = 2 * time.Second
 	// spreadStreams is the number of streams that get events without conditions.
 	spreadStreams = 150
 )
@@ -41,6 +43,8 @@ type load struct {
 	pace   time.Duration
 	slow   float64 // as of the options
 	spells spells
+	// age is how old events of some streams may get.
+	age time.Duration
 
 	count tally
 	gaps  *gapRecorder
@@ -106,7 +110,7 @@ func (t *tally) of(what string) map[string]int64 {
 func newLoad(seed uint64, http *client.Client, h *history, b *book, t *targets) *load {
 	return &load{
 		seed: seed, http: http, ids: b.ids, hist: h, book: b, find: b.find, targets: t, prefix: b.prefix,
-		timeout: 3 * time.Second, gaps: newGapRecorder(h.now()), stop: make(chan struct{}),
+		timeout: 3 * time.Second, age: shortAge, gaps: newGapRecorder(h.now()), stop: make(chan struct{}),
 	}
 }
 

@@ -35,6 +35,7 @@ type options struct {
 	slow, pauses float64
 	another      float64 // as of nemesis, 0: as usual
 	spells       spells
+	age          time.Duration // of events in some streams; 0: as a busy cluster has it
 	dial         dialer
 	// create makes the cluster, nil for the laboratory. It calls ended when a node ends by itself.
 	create func(ended func(node, code int, tail string)) (Cluster, error)

@@ -20,6 +20,8 @@ type Plan struct {
 	// Clients work and faults strike for Busy, then all of them rest for Quiet, and so on. Without
 	// Quiet they never rest.
 	Busy, Quiet time.Duration
+	// Age is how old events of some streams may get; 0: two seconds.
+	Age time.Duration
 
 	Timeout time.Duration // of requests
 	// Heal is how long the cluster may take to heal when the faults are over.
@@ -48,7 +50,7 @@ const planOperations = 50_000_000
 // Run runs the round. An error means that it could not be run; violations are in the summary.
 func (p *Plan) Run(ctx context.Context) (*Summary, error) {
 	o := &options{
-		slow: p.Slow, pauses: p.Pauses, another: p.Another, spells: spells{p.Busy, p.Quiet}, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: 10 * time.Minute, seconds: p.Length.Seconds(), operations: planOperations,
+		slow: p.Slow, pauses: p.Pauses, another: p.Another, spells: spells{p.Busy, p.Quiet}, age: p.Age, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: 10 * time.Minute, seconds: p.Length.Seconds(), operations: planOperations,
 		writers: p.Writers, erasers: p.Erasers, shedders: p.Shedders, transfers: p.Transfers, deciders: p.Deciders, indexers: p.Indexers,
 		visitors: p.Visitors, subscribers: p.Subscribers, consumers: p.Consumers,
 		scavenges: p.Scavenges, projections: p.Projections, backups: p.Backups, redactions: p.Redactions, dial: p.Dial, create: p.Create,

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,7 +156,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	l, links := newRun(r.seed, newHistory(r.start, int64(r.o.operations)), r.http, r.find, nodes, origin, r.o.consumers > 0, r.o.transfers, r.o.deciders)
 	hist := l.hist
 	r.load, l.timeout, l.slow, l.calls.dial = l, r.o.timeout, r.o.slow, r.o.dial
-	l.spells, l.gaps.spells = r.o.spells, r.o.spells
+	l.spells, l.gaps.spells, l.age = r.o.spells, r.o.spells, cmp.Or(r.o.age, l.age)
 	if r.o.rate > 0 {
 		l.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
 	}

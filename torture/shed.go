@@ -108,8 +108,8 @@ func (s *shed) metadata(rng *rand.Rand) string {
 	return text + "}"
 }
 
-// tighten changes the limits as the style has it.
-func (s *shed) tighten(rng *rand.Rand) {
+// tighten changes the limits as the style has it. age is what a limit of age allows.
+func (s *shed) tighten(rng *rand.Rand, age time.Duration) {
 	switch s.style {
 	case shedCount, shedHard:
 		s.maxCount = max(1, s.maxCount*9/10)
@@ -119,7 +119,7 @@ func (s *shed) tighten(rng *rand.Rand) {
 	case shedBefore:
 		s.before = min(s.before+rng.Int64N(8), s.last()+1)
 	case shedAge:
-		s.maxAge = 2 * time.Second
+		s.maxAge = age
 	case shedMonth:
 		s.maxAge = 30 * 24 * time.Hour
 	case shedSoft:

@@ -103,7 +103,7 @@ func (e *shedder) extend(ctx context.Context, s *shed) bool {
 
 // limit replaces the metadata.
 func (e *shedder) limit(ctx context.Context, s *shed) bool {
-	s.tighten(e.rng)
+	s.tighten(e.rng, e.age)
 	begun := op{kind: opMetadata, stream: e.book.stream("$$" + s.name), expected: anyVersion}
 	_, o, a := e.insist(ctx, begun, never/2, func(first ref) client.Request {
 		id := e.ids.serverID(first).String()

@@ -5,6 +5,11 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestTransfers feeds the checks of writes to several streams with histories made by hand.
@@ -75,4 +80,15 @@ func TestTransfers(t *testing.T) {
 			s.expect(c.want...)
 		})
 	}
+}
+
+// TestJudgeStatus: a call that failed within the node may have written, as one over HTTP.
+func TestJudgeStatus(t *testing.T) {
+	for code, want := range map[codes.Code]outcome{codes.OK: done, codes.Internal: pending, codes.Unavailable: pending} {
+		got, odd := judgeStatus(status.New(code, "Internal Server Error"), false, Target{})
+		check.Equal(t, got, want, code)
+		check.Equal(t, odd, "", code)
+	}
+	_, odd := judgeStatus(status.New(codes.InvalidArgument, "no"), false, Target{Name: "node 0"})
+	check.Contains(t, odd, "from node 0")
 }
