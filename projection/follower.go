@@ -233,8 +233,14 @@ func (f *follower) doCompare(task *followerTask) error {
 	case first.Definition == nil:
 		return errUnsettled
 	}
-	c, err := run.Compare(task.ctx, first, mine, task.withStates)
-	if err != nil {
+	ctx, cancel := context.WithCancel(task.ctx)
+	defer cancel()
+	defer context.AfterFunc(f.ctx, cancel)()
+	c, err := run.Compare(ctx, first, mine, task.withStates)
+	switch {
+	case f.ctx.Err() != nil:
+		return errUnsettled
+	case err != nil:
 		return fmt.Errorf("compare: %w", err)
 	}
 	f.mu.Lock()

@@ -37,6 +37,7 @@ type projection struct {
 	// lastRebuild is that of the stream of its rebuilds.
 	lastRebuild int64
 	follower    *follower // the second version at work, or as it ended; may be nil
+	endClear    func()    // ends the deletion of unused checkpoints, and waits; may be nil
 	inbox       []func(m *machine) []effect
 	draining    bool
 	closed      bool // nothing happens any more
@@ -204,7 +205,7 @@ func (p *projection) do(e effect) {
 	case doFollow:
 		p.follow()
 	case doClear:
-		p.t.work.Go(p.clear)
+		p.clear()
 	case doCatchUp:
 		p.t.work.Go(p.catchUp)
 	case doPrepare, doRetry:
@@ -421,9 +422,12 @@ func (p *projection) loadStopped(gen int, o run.Options) {
 // remove deletes the stored data of the projection, however often it has to try.
 func (p *projection) remove() {
 	p.mu.Lock()
-	f := p.follower
+	f, endClear := p.follower, p.endClear
 	p.mu.Unlock()
 	f.end()
+	if endClear != nil {
+		endClear()
+	}
 	pause := pauses()
 	for {
 		err := p.tryRemove()
@@ -445,15 +449,16 @@ func (p *projection) remove() {
 func (p *projection) tryRemove() error {
 	p.mu.Lock()
 	d, version, id, last := p.m.def, p.version(), p.id, p.last
-	beside := p.m.rebuild
-	p.mu.Unlock()
-	if beside != nil && beside.Status != rebuildCleared && beside.States != d.States {
-		if err := p.deleteCheckpoints(cmp.Or(beside.States, p.name), version); err != nil {
-			return err
-		}
+	var besides []string // names of checkpoints that go, too
+	if r := p.m.rebuild; r != nil && r.Status != rebuildCleared {
+		besides = append(besides, cmp.Or(p.m.unused(), p.name))
 	}
+	p.mu.Unlock()
 	if d.States != "" && d.DeleteCheckpointStream {
-		if err := p.deleteCheckpoints(d.States, version); err != nil {
+		besides = append(besides, d.States)
+	}
+	for _, name := range besides {
+		if err := p.deleteCheckpoints(p.t.ctx, name, version); err != nil {
 			return err
 		}
 	}

@@ -62,35 +62,31 @@ func (r *rebuild) asks(o *rebuild) bool {
 	return r.Query == o.Query && (r.Emit == nil) == (o.Emit == nil) && (r.Emit == nil || *r.Emit == *o.Emit)
 }
 
-// storeRebuild stores a rebuild after the event last of its stream, and returns its number.
+// storeRebuild stores a rebuild, as storeAfter does.
 func (t *term) storeRebuild(id int64, r *rebuild, last int64) (int64, error) {
 	name := rebuildName(id)
-	if r.Status == rebuildBegun && r.Before == "" {
-		r.States = fmt.Sprintf("%s-%d", name, last+1)
-	}
-	data, err := json.Marshal(r)
-	if err != nil {
-		return 0, err
-	}
-	written, err := t.write(appended(definitionStream(name), last, typeRebuild, true, data))
-	return written.Last, err
+	return t.storeAfter(definitionStream(name), last, typeRebuild, nil, func(number int64) ([]byte, error) {
+		if r.Status == rebuildBegun && r.Before == "" {
+			r.States = fmt.Sprintf("%s-%d", name, number)
+		}
+		return json.Marshal(r)
+	})
 }
 
-// readRebuild finds the last rebuild of a projection.
+// readRebuild finds the last rebuild of a projection. One that makes no sense is none, and says so
+// in unread: nothing is deleted because of it.
 func (t *term) readRebuild(s *stored) error {
 	stream := definitionStream(rebuildName(s.id))
-	s.lastRebuild = -1
-	e, err := t.opts.Store.ReadEvent(t.ctx, stream, event.Head, nil)
-	switch {
-	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrEventNotFound), errors.Is(err, event.ErrStreamDeleted):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read stream %s: %w", stream, err)
+	e, last, err := t.lastOf(stream, typeRebuild)
+	if s.lastRebuild = last; err != nil || e == nil {
+		return err
 	}
-	s.rebuild, s.lastRebuild = &rebuild{}, e.Number
-	if err := json.Unmarshal(e.Data, s.rebuild); err != nil {
+	r := &rebuild{}
+	if err := json.Unmarshal(e.Data, r); err != nil {
 		s.unread = fmt.Errorf("event %d of stream %s: %w", e.Number, stream, err)
+		return nil
 	}
+	s.rebuild = r
 	return nil
 }
 
@@ -107,6 +103,15 @@ func (m *machine) rebuilt() bool { return m.rebuild != nil && m.rebuild.States =
 // clearing reports whether there are streams to delete: those of the version that is not used.
 func (m *machine) clearing() bool {
 	return m.rebuild != nil && m.rebuild.Status != rebuildCleared && !m.rebuilding()
+}
+
+// unused is what the streams of the version that is not the projection are named after; empty: the
+// projection.
+func (m *machine) unused() string {
+	if m.rebuilt() {
+		return m.rebuild.Before
+	}
+	return m.rebuild.States
 }
 
 // Conflict says why a rebuild cannot be what was asked for now.
@@ -208,14 +213,28 @@ func (p *projection) storeRebuild(r *rebuild) {
 	})
 }
 
-// clear deletes the checkpoints of the version that is not used any more.
+// clear begins to delete the checkpoints of the version that is not used any more.
 func (p *projection) clear() {
+	ctx, cancel := context.WithCancel(p.t.ctx)
+	done := make(chan struct{})
 	p.mu.Lock()
-	r, id, last, f, version := *p.m.rebuild, p.id, p.lastRebuild, p.follower, p.version()
-	unused := r.States
-	if p.m.rebuilt() {
-		unused = r.Before
+	p.endClear = func() {
+		cancel()
+		<-done
 	}
+	p.mu.Unlock()
+	p.t.work.Go(func() {
+		defer close(done)
+		defer cancel()
+		p.clearUnused(ctx)
+	})
+}
+
+// clearUnused does what clear begins. It ends early with ctx, as a projection of this name that is
+// created later has checkpoints in the same streams.
+func (p *projection) clearUnused(ctx context.Context) {
+	p.mu.Lock()
+	r, id, last, f, version, unused := *p.m.rebuild, p.id, p.lastRebuild, p.follower, p.version(), p.m.unused()
 	p.mu.Unlock()
 	f.end()
 	p.mu.Lock()
@@ -223,13 +242,13 @@ func (p *projection) clear() {
 	p.mu.Unlock()
 	pause := pauses()
 	for {
-		err := p.deleteCheckpoints(cmp.Or(unused, p.name), version)
+		err := p.deleteCheckpoints(ctx, cmp.Or(unused, p.name), version)
 		if err == nil {
 			r.Status = rebuildCleared
 			last, err = p.t.storeRebuild(id, &r, last)
 		}
 		switch {
-		case p.t.ctx.Err() != nil:
+		case ctx.Err() != nil:
 			return
 		case err == nil:
 			p.push(func(m *machine) []effect {
@@ -240,15 +259,15 @@ func (p *projection) clear() {
 		case pause.Failures == 0:
 			p.t.opts.Logger.Warn("the old checkpoints of a projection cannot be deleted, trying again", "projection", p.name, logkey.Error, err)
 		}
-		if !pause.Wait(p.t.ctx) {
+		if !pause.Wait(ctx) {
 			return
 		}
 	}
 }
 
 // deleteCheckpoints deletes the checkpoints whose streams are of a name.
-func (p *projection) deleteCheckpoints(name string, v position.Version) error {
-	return output.DeleteStreams(p.t.ctx, output.Deletion{Store: p.t.opts.Store, Streams: output.Streams{Projection: name}, Version: v, Checkpoints: true})
+func (p *projection) deleteCheckpoints(ctx context.Context, name string, v position.Version) error {
+	return output.DeleteStreams(ctx, output.Deletion{Store: p.t.opts.Store, Streams: output.Streams{Projection: name}, Version: v, Checkpoints: true})
 }
 
 // States of a rebuild, as they are shown: do not change.

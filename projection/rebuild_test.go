@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -253,6 +254,30 @@ func TestRebuildOfOneThatRests(t *testing.T) {
 	}
 }
 
+// The end of the term ends a comparison.
+func TestEndWhileComparing(t *testing.T) {
+	onSite(t, func(s *site) {
+		s.create(script("fromAll()", "A"))
+		s.rebuild(script("fromAll()", "B"))
+		s.store.BeforeInfo.Set(func(ctx context.Context, stream string) error {
+			if _, isBound := ctx.Deadline(); isBound { // Of a comparison.
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		answer := make(chan error, 1)
+		go func() {
+			_, err := s.RebuildStatus(context.Background(), "p", true, false, admin)
+			answer <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		s.Stop()
+		check.Equal(s, time.Since(began), 0, "time to stop")
+		s.refused(<-answer, "The projection is being started or stopped")
+	})
+}
+
 // What a rebuild, and a projection that is being rebuilt, refuse.
 func TestRebuildRefusals(t *testing.T) {
 	onSite(t, func(s *site) {
@@ -279,11 +304,13 @@ func TestRebuildRefusals(t *testing.T) {
 			_, err := s.Create(s.Context(), projection.Creation{Name: name, Mode: projection.Continuous, Query: text, By: admin})
 			s.refused(err, "Names that begin with $rebuilt are those of rebuilds")
 		}
+		_, err := s.Create(s.Context(), projection.Creation{Name: "other", Type: "JS states=p", Mode: projection.Continuous, Query: text, By: admin})
+		s.refused(err, "The type of a projection does not name its states")
 		for _, do := range []func(context.Context, string, projection.Identity) error{s.SwapRebuild, s.EndRebuild} {
 			check.Is(s, do(s.Context(), "p", admin), projection.ErrNoRebuild)
 			check.Is(s, do(s.Context(), "p", somebody), event.ErrNotAuthorized)
 		}
-		_, err := s.RebuildStatus(s.Context(), "p", false, false, admin)
+		_, err = s.RebuildStatus(s.Context(), "p", false, false, admin)
 		check.Is(s, err, projection.ErrNoRebuild)
 
 		s.rebuild(script("fromAll()", "B"))
@@ -390,14 +417,116 @@ func TestSwapBacksOut(t *testing.T) {
 	}
 }
 
-// An event that makes no sense in the stream of the rebuilds faults that projection alone.
+// An event that makes no sense in the stream of the rebuilds faults that projection alone, which
+// keeps its definition. Events of other types are passed over.
 func TestRebuildUnread(t *testing.T) {
-	onSite(t, func(s *site) {
-		s.create(script("fromAll()", "A"))
-		s.store.Append("$projections-$rebuilt-6", "$ProjectionRebuild", "x", "")
-		s.lead()
-		check.Equal(s, s.status(), "Faulted", "status")
+	for eventType, status := range map[string]string{"$ProjectionRebuild": "Faulted", "Other": "Running"} {
+		t.Run(eventType, func(t *testing.T) {
+			onSite(t, func(s *site) {
+				s.create(script("fromAll()", "A"))
+				s.rebuild(script("fromAll()", "B"))
+				s.store.Append("$projections-$rebuilt-6", eventType, "x", "")
+				check.Must(s, s.SwapRebuild(s.Context(), "p", admin))
+				synctest.Wait()
+				s.rebuild(script("fromAll()", "C"))
+				s.store.Append("$projections-$rebuilt-6", eventType, "x", "")
+				s.lead()
+				check.Equal(s, s.status(), status, "status")
+				check.Must(s, s.Command(s.Context(), "p", projection.Enable, admin))
+				s.add(3)
+				check.Equal(s, s.status(), "Running", "status")
+				check.Equal(s, strings.Join(s.emitted(), ""), "BBB", "emitted")
+				check.Equal(s, check.Value(s.Statistics("p")).Must(s).CheckpointsOf, "$rebuilt-6-0", "name of the checkpoints")
+			})
+		})
+	}
+}
+
+// hold has deletions of streams wait until the function that it returns is called.
+func (s *site) hold() (release func()) {
+	over := make(chan struct{})
+	s.store.BeforeWrite.Set(func(ctx context.Context, w *event.Write) error {
+		if w.Kind != event.SoftDelete {
+			return nil
+		}
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
 	})
+	return sync.OnceFunc(func() {
+		s.store.BeforeWrite.Set(nil)
+		close(over)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+	})
+}
+
+// left are the streams of checkpoints that are there.
+func (s *site) left() (names []string) {
+	for stream := range s.store.Dump() {
+		if info := s.store.Info(stream); strings.HasPrefix(stream, "$projections-") && strings.HasSuffix(stream, "checkpoint") && info.Exists() {
+			names = append(names, stream)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A projection is deleted while the checkpoints of its first version are being deleted. That ends
+// before there can be another projection of its name, which has checkpoints in the same streams.
+func TestClearingEndsWithTheProjection(t *testing.T) {
+	onSite(t, func(s *site) {
+		text := script("fromAll().foreachStream()", "A")
+		s.add(10)
+		s.create(text)
+		s.rebuild(text)
+		release := s.hold()
+		check.Must(s, s.SwapRebuild(s.Context(), "p", admin))
+		check.Must(s, s.Command(s.Context(), "p", projection.Disable, admin))
+		check.Must(s, s.Delete(s.Context(), "p", projection.DeleteOptions{}, admin))
+		synctest.Wait()
+		again := projection.Creation{Name: "p", Mode: projection.Continuous, Query: `fromAll().foreachStream().when({$init: () => ({n: 0}), T(s) { s.n++ }})`, Enabled: true, By: admin}
+		if _, err := s.Create(s.Context(), again); err != nil {
+			s.refused(err, "Duplicate projection names")
+			release()
+			check.Value(s.Create(s.Context(), again)).Must(s)
+		}
+		synctest.Wait()
+		check.Must(s, s.Command(s.Context(), "p", projection.Disable, admin))
+		release()
+		s.lead()
+		for _, partition := range []string{"a-1", "a-2"} {
+			state := check.Value(s.State(s.Context(), "p", partition, admin)).Must(s)
+			check.Equal(s, string(state.Text), `{"n":5}`, partition)
+		}
+	})
+}
+
+// A node dies while it deletes a projection, before the checkpoints that are not used any more are
+// gone. The next node deletes both, of a first swap and of a second.
+func TestClearingOfDeleted(t *testing.T) {
+	for swaps := 1; swaps <= 2; swaps++ {
+		onSite(t, func(s *site) {
+			text := script("fromAll().foreachStream()", "A")
+			s.add(4)
+			s.create(text)
+			for i := range swaps {
+				s.rebuild(text)
+				if i == swaps-1 {
+					s.hold()
+				}
+				check.Must(s, s.SwapRebuild(s.Context(), "p", admin))
+				synctest.Wait()
+			}
+			check.Must(s, s.Command(s.Context(), "p", projection.Disable, admin))
+			check.Must(s, s.Delete(s.Context(), "p", projection.DeleteOptions{CheckpointStream: true}, admin))
+			s.store.BeforeWrite.Set(nil)
+			s.lead()
+			check.Slice(s, s.left(), nil, "streams that are left")
+		})
+	}
 }
 
 // States are compared at one position, also while the first continues.

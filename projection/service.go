@@ -228,6 +228,8 @@ func (s *Service) Create(ctx context.Context, c Creation) (name string, err erro
 		return "", event.ErrTooLarge
 	case c.Name == listName:
 		return "", &Exists{c.Name}
+	case strings.Contains(c.Type, statesMark):
+		return "", &BadInput{"The type of a projection does not name its states"}
 	case isRebuildName(c.Name):
 		return "", &BadInput{"Names that begin with " + rebuildPrefix + " are those of rebuilds"}
 	}

@@ -66,7 +66,7 @@ func (p *projection) known() (Statistics, *handler.Definition) {
 		Version: p.m.version, Epoch: p.m.def.Epoch, Position: textOf(f.Position), LastCheckpoint: textOf(f.Checkpoint),
 		CheckpointStatus: f.CheckpointStatus, Progress: f.Progress, Processed: f.Processed, ProcessingMs: f.ProcessingTime.Milliseconds(),
 		PartitionsCached: f.PartitionsCached, Buffered: f.Buffered, ReadsInProgress: f.ReadsInProgress, WritesInProgress: f.WritesInProgress,
-		PendingBefore: f.PendingBefore, PendingAfter: f.PendingAfter,
+		PendingBefore: f.PendingBefore, PendingAfter: f.PendingAfter, CheckpointsOf: p.m.def.States,
 	}
 	if s.StateReason == "" {
 		s.StateReason = f.Reason

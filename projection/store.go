@@ -75,18 +75,22 @@ func (t *term) unregister(name string) error {
 	return err
 }
 
-// storeDefinition stores a definition directly after the event last of its stream, which is -1
-// without one, and returns its number. If another client has written to the stream, the definition
-// goes after that event.
+// storeDefinition stores a definition, as storeAfter does.
 func (t *term) storeDefinition(name string, d definition, forget bool, last int64) (int64, error) {
-	stream := definitionStream(name)
+	return t.storeAfter(definitionStream(name), last, typeUpdated, d.Properties, func(number int64) ([]byte, error) { return d.encode(number, forget) })
+}
+
+// storeAfter stores an event directly after the event last of its stream, which is -1 without one,
+// and returns its number. If another client has written to the stream, it goes after that event.
+// encode makes it for a number.
+func (t *term) storeAfter(stream string, last int64, eventType string, metadata []byte, encode func(number int64) ([]byte, error)) (int64, error) {
 	for {
-		data, err := d.encode(last+1, forget)
+		data, err := encode(last + 1)
 		if err != nil {
 			return 0, err
 		}
-		w := appended(stream, last, typeUpdated, true, data)
-		w.Events[0].Metadata = d.Properties
+		w := appended(stream, last, eventType, true, data)
+		w.Events[0].Metadata = metadata
 		written, err := t.write(w)
 		var other *event.WrongExpectedVersion
 		if !errors.As(err, &other) {

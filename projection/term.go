@@ -242,36 +242,47 @@ func (t *term) defineStandard(s *stored, of *standard.Projection) (err error) {
 
 // readDefinition finds the last definition of a projection.
 func (t *term) readDefinition(s *stored) error {
-	stream := definitionStream(s.name)
-	s.version, s.last = -1, -1
+	s.version, s.lastRebuild = -1, -1
+	r, last, err := t.lastOf(definitionStream(s.name), typeUpdated)
+	if s.last = last; err != nil || r == nil {
+		return err
+	}
+	s.version = r.Number
+	if s.d, s.unread = decodeDefinition(r.Data); s.unread != nil {
+		s.d = newDefinition(&Creation{Mode: Continuous, Name: s.name})
+		return nil
+	}
+	if jsontext.ValidUTF8(r.Metadata) && jsontext.IsObject(r.Metadata) {
+		s.d.Properties = bytes.Clone(r.Metadata)
+	}
+	return t.readRebuild(s)
+}
+
+// lastOf returns the last event of a type in a stream, nil if there is none, and the number of the
+// last of any type, -1 if there is none.
+func (t *term) lastOf(stream, eventType string) (r *event.Record, last int64, err error) {
 	info, err := t.opts.Store.StreamInfo(t.ctx, stream)
 	if err != nil {
-		return fmt.Errorf("look at stream %s: %w", stream, err)
+		return nil, -1, fmt.Errorf("look at stream %s: %w", stream, err)
 	}
-	s.last = info.Last
 	for from := event.Head; info.Exists(); {
 		page, err := t.opts.Store.ReadStream(t.ctx, event.StreamRead{Stream: stream, From: from, Count: 1, Backward: true})
 		if errors.Is(err, event.ErrStreamNotFound) {
-			return nil
+			break
 		}
 		if err != nil {
-			return fmt.Errorf("read stream %s: %w", stream, err)
+			return nil, -1, fmt.Errorf("read stream %s: %w", stream, err)
 		}
 		for i := range page.Events {
-			if r := &page.Events[i]; r.Type == typeUpdated {
-				s.version = r.Number
-				s.d, s.unread = decodeDefinition(r.Data)
-				if jsontext.ValidUTF8(r.Metadata) && jsontext.IsObject(r.Metadata) {
-					s.d.Properties = bytes.Clone(r.Metadata)
-				}
-				return t.readRebuild(s)
+			if r := &page.Events[i].Record; r.Type == eventType {
+				return r, info.Last, nil
 			}
 		}
 		if from = page.From - 1; page.End || from < 0 {
-			return nil
+			break
 		}
 	}
-	return nil
+	return nil, info.Last, nil
 }
 
 // begin makes the projections known, and prepares them, some at once.
@@ -280,9 +291,8 @@ func (t *term) begin(all []*stored, startStandard *atomic.Bool) {
 	for i, s := range all {
 		p := newProjection(t, s.name, s.d)
 		p.id, p.last, p.lastRebuild, p.m.rebuild = s.id, s.last, s.lastRebuild, s.rebuild
-		if s.unread != nil {
-			d := newDefinition(&Creation{Mode: Continuous, Name: s.name})
-			p.m.unreadable(d, s.version, "Its definition cannot be read: "+s.unread.Error())
+		if s.unread != nil && !s.d.Deleting {
+			p.m.unreadable(s.d, s.version, "Its definition cannot be read: "+s.unread.Error())
 		} else {
 			after[i] = p.m.load(s.d, s.version)
 			p.hidden = s.d.Deleting

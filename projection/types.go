@@ -134,6 +134,9 @@ type Statistics struct {
 	PendingAfter  int `json:"writePendingEventsAfterCheckpoint"` // and after it
 	// Rebuild is the status of its second version; empty: there is none.
 	Rebuild string `json:"rebuild,omitempty"`
+	// CheckpointsOf is the name that the streams of its checkpoints are of since a rebuild took
+	// over; empty: its own.
+	CheckpointsOf string `json:"checkpointsOf,omitempty"`
 	// that the script named; empty: none
 	ResultStream string `json:"-"`
 }

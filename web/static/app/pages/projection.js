@@ -31,7 +31,7 @@ export default function Projection({ name, query }) {
 			["Partitions in memory", count(p.partitionsCached)], ["Position", html`<span class="mono">${p.position || "–"}</span>`], ["Last checkpoint", html`<span class="mono">${p.lastCheckpoint || "none"}</span> ${p.checkpointStatus}`]]} />
 		${p.stateReason && html`<${Fault} reason=${p.stateReason} source=${def.data && def.data.query} />`}
 		<${Tabs} label="What to see" of=${tabs} value=${tab} set=${(t) => patch({ tab: t }, true)} />
-		${tab === "State" || tab === "Result" ? html`<${Value} key=${tab} name=${name} kind=${tab.toLowerCase()} title=${tab} partition=${query.partition || ""} partitioned=${partitioned} saved=${!!p.lastCheckpoint} />` : tab === "Source" ? html`<${Answer} of=${def}>${(d) => html`<${Editor} label="Source" value=${d.query.replace(/\r\n?/g, "\n")} readOnly=${true} errors=${faults} />`}<//>` : html`<${Settings} where=${where} running=${running} />`}`}<//><//>`;
+		${tab === "State" || tab === "Result" ? html`<${Value} key=${tab} name=${name} kind=${tab.toLowerCase()} title=${tab} partition=${query.partition || ""} partitioned=${partitioned} saved=${p.lastCheckpoint && (p.checkpointsOf || name)} />` : tab === "Source" ? html`<${Answer} of=${def}>${(d) => html`<${Editor} label="Source" value=${d.query.replace(/\r\n?/g, "\n")} readOnly=${true} errors=${faults} />`}<//>` : html`<${Settings} where=${where} running=${running} />`}`}<//><//>`;
 }
 
 /** Fault says why it stopped, with the lines of the source where it did. */

@@ -10,11 +10,11 @@ import { Payload } from "./tree.js";
 
 const page = 200, listed = 500; // of those in memory, and of the newest names that checkpoints list
 
-/** readPartitions lists partitions by name: pages of those in memory, then others that have a checkpoint. @returns {Promise<{list: {name: string, bytes?: number}[], more: boolean}>} */
+/** readPartitions lists partitions by name: pages of those in memory, then others of the checkpoints of the name saved, if there is one. @returns {Promise<{list: {name: string, bytes?: number}[], more: boolean}>} */
 async function readPartitions(name, contains, most, saved, signal) {
 	const [memory, kept] = await Promise.all([
 		fromLeader(`/projection/${path(name)}/partitions?count=${most}&contains=${encodeURIComponent(contains)}`, { signal }),
-		saved && fromLeader(`/streams/${path(`$projections-${name}-checkpointedpartitions`)}/head/backward/${listed}?embed=tryharder`, { accept: atomJSON, signal }).catch(() => null),
+		saved && fromLeader(`/streams/${path(`$projections-${saved}-checkpointedpartitions`)}/head/backward/${listed}?embed=tryharder`, { accept: atomJSON, signal }).catch(() => null),
 	]);
 	/** @type {Map<string, {name: string, bytes?: number}>} */ const all = new Map(memory.partitions.map((p) => [p.name, { name: p.name, bytes: p.stateBytes }]));
 	for (const e of kept ? kept.entries : []) if (e.data && e.data.includes(contains) && !all.has(e.data) && all.size < 2 * most) all.set(e.data, { name: e.data });
