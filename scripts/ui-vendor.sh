@@ -12,11 +12,10 @@ trap 'rm -rf "$work"' EXIT
 cp web/vendor/* "$work"
 (cd "$work" && npm ci --ignore-scripts --no-audit --no-fund --silent)
 mkdir "$work/made"
-for module in preact editor chart icons; do
+for module in preact editor icons; do
 	"$("$GO" -C tools tool -n esbuild)" "$work/$module.js" --bundle --minify --format=esm --target=es2022 --legal-comments=none \
 		--log-level=warning --outfile="$work/made/$module.js"
 done
-cp "$work/node_modules/uplot/dist/uPlot.min.css" "$work/made/chart.css"
 cp "$work/node_modules/@fontsource-variable/inter/files/inter-latin-wght-normal.woff2" "$work/made/inter.woff2"
 
 node - "$work" <<'JS'

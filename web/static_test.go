@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -160,6 +161,29 @@ func TestVendor(t *testing.T) {
 		if free := []string{"MIT", "Apache-2.0", "ISC", "OFL-1.1"}; p.Version == "" || !slices.Contains(free, p.Licence) {
 			t.Errorf("%s %q has the licence %q", p.Name, p.Version, p.Licence)
 		}
+	}
+}
+
+// TestWeight bounds what the whole interface weighs as it is sent: the font as it is, the rest
+// compressed.
+func TestWeight(t *testing.T) {
+	total := 0
+	err := fs.WalkDir(web.Static, "static", func(name string, d fs.DirEntry, err error) error {
+		switch path.Ext(name) {
+		case ".js", ".css", ".html", ".svg":
+			var packed bytes.Buffer
+			w := check.Value(gzip.NewWriterLevel(&packed, gzip.BestCompression)).Must(t)
+			check.Value(w.Write(read(t, strings.TrimPrefix(name, "static/")))).Must(t)
+			check.Must(t, w.Close())
+			total += packed.Len()
+		case ".woff2":
+			total += len(read(t, strings.TrimPrefix(name, "static/")))
+		}
+		return err
+	})
+	check.Must(t, err)
+	if most := 350 << 10; total > most {
+		t.Errorf("the interface weighs %d bytes, at most %d are wanted", total, most)
 	}
 }
 

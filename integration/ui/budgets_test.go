@@ -49,7 +49,7 @@ func TestFirstLoad(t *testing.T) {
 	p.goTo("#/stats")
 	p.h1("Statistics")
 	p.await("the charts", func() error {
-		if n := value[int](p, "document.querySelectorAll('.chart canvas').length"); n == 0 {
+		if n := value[int](p, "document.querySelectorAll('.chart .trace').length"); n == 0 {
 			return fmt.Errorf("none is drawn")
 		}
 		return nil
@@ -57,7 +57,7 @@ func TestFirstLoad(t *testing.T) {
 	for _, c := range []struct {
 		part string
 		most float64
-	}{{"/vendor/editor", 180 << 10}, {"/vendor/chart", 30 << 10}} {
+	}{{"/vendor/editor", 180 << 10}} {
 		if requests, bytes := p.weight(c.part); requests == 0 || bytes > c.most {
 			t.Errorf("%s took %d requests and %.0f bytes, at most %.0f are wanted", c.part, requests, bytes, c.most)
 		} else {

@@ -138,6 +138,8 @@ func TestLib(t *testing.T) {
 		{"m.join(" + known + `, {step: 10, from: "2026-11-24T14:00:40Z", series: {a: [3], b: [5]}}, 3)`, "null"}, {"m.join(" + known + `, {step: 10, from: "2026-11-24T14:00:20Z", series: {c: [3]}}, 3)`, "null"},
 		{`[m.last([1, 0, null]), m.last([null]), m.last(), m.peak([1, null, 3]), m.peak([])].join()`, "0,,,3,0"},
 		{`m.trace([1, null, 2, 4, null], 8, 4).line`, "M0 6.0h.6M2 4.0L3 0.0"}, {`m.trace([1, null, 2, 4], 8, 4).area`, "M0 8V6.0h.6V8ZM2 8V4.0L3 0.0V8Z"}, {`m.trace([], 8, 0).line`, ""},
+		{`[m.scale(7, false), m.scale(0, false), m.scale(0.3, false), m.scale(5000, true), m.scale(1, true)].map((s) => s.step + " " + s.top).join()`, "2.5 7.5,0.5 0.5,0.1 0.30000000000000004,2048 6144,1 1"},
+		{`m.beats(7, 61, 4).join()`, "30,60"}, {`m.beats(0, 3600, 6).join()`, "0,600,1200,1800,2400,3000,3600"}, {`m.beats(5, 5, 4).join()`, "5"},
 	} {
 		check("series.js", c[0], c[1])
 	}

@@ -43,3 +43,20 @@ export function trace(values, height, top) {
 	});
 	return { line, area };
 }
+
+/**
+ * scale is where the lines of a chart stand: at every step from 0 to the top, which is not below the largest figure.
+ * @param {number} most @param {boolean} binary steps are powers of two, as sizes have them
+ */
+export function scale(most, binary) {
+	const third = most / 3 || 1 / 3, power = 10 ** Math.floor(Math.log10(third));
+	const step = binary ? 2 ** Math.max(0, Math.ceil(Math.log2(third))) : power * /** @type {number} */ ([1, 2, 2.5, 5, 10].find((m) => m * power >= third * 0.9999));
+	return { step, top: Math.max(1, Math.ceil(most / step - 1e-9)) * step };
+}
+
+/** beats are the moments, in seconds, that the axis of a time names: round ones, so many at most. @param {number} from @param {number} to @param {number} most */
+export function beats(from, to, most) {
+	const step = [5, 10, 30, 60, 120, 300, 600, 900, 1800].find((s) => (to - from) / s <= most) || 3600;
+	const first = Math.ceil(from / step) * step;
+	return Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, i) => first + i * step);
+}

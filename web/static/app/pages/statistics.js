@@ -16,7 +16,7 @@ const groups = [
 	["Events and requests", [["Events per second", [["written", "eventsWrittenPerSecond"], ["read", "eventsReadPerSecond"]], rate], ["Bytes per second", [["written", "bytesWrittenPerSecond"], ["read", "bytesReadPerSecond"]], bytes], ["Requests per second", [["requests", "requestsPerSecond"]], rate], ["Request time", [["mean", "requestMilliseconds"]], ms]]],
 	["Machine", [["Processor", [["of this machine", "cpuPercent"]], percent], ["Memory", [["process", "memoryBytes"], ["heap", "heapBytes"]], bytes], ["Connections", [["open", "connections"], ["requests in flight", "requestsUnderWay"]], rate], ["Disk", [["used", "diskUsedBytes"], ["all", "diskTotalBytes"]], bytes], ["Disk writes per second", [["written", "diskBytesWrittenPerSecond"]], bytes], ["Longest flush", [["of late", "syncMilliseconds"]], ms]]],
 ];
-const colours = ["--accent", "--second"];
+const colours = ["first", "second"];
 
 export default function Statistics({ query }) {
 	const v = use(view), node = query.node || "", minutes = Number(query.minutes) || 60;

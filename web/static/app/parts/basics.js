@@ -252,6 +252,17 @@ export function Tabs({ label, of, value, set }) {
 /** State is a word with the colour of what it means. */
 export const State = ({ kind, children }) => html`<span class=${"state " + kind}>${children}</span>`;
 
+/** useWidth is a ref for an element, and how wide that is: 0 before it is known. @returns {[any, number]} */
+export function useWidth() {
+	const box = useRef(/** @type {any} */ (null)), [width, set] = useState(0);
+	useEffect(() => {
+		const place = box.current, look = new ResizeObserver(() => set(Math.floor(place.clientWidth)));
+		look.observe(place);
+		return () => look.disconnect();
+	}, []);
+	return [box, width];
+}
+
 const phone = matchMedia("(max-width: 640px)");
 
 /**

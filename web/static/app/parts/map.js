@@ -1,7 +1,8 @@
 // @ts-check
 // The cluster as a drawing: who leads, who follows, and how far each is behind.
-import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { html } from "../../vendor/preact.js";
 import { bytes } from "../lib/format.js";
+import { useWidth } from "./basics.js";
 
 export const nameOf = (m) => `${m.httpEndPointIp}:${m.httpEndPointPort}`;
 
@@ -12,12 +13,7 @@ const tall = 64, gap = 56, much = 16 << 20; // Bytes behind that are more than w
 
 /** ClusterMap takes the width that it has: the followers stand beside each other below the leader, or where that is too little below each other. */
 export function ClusterMap({ members, here }) {
-	const box = useRef(/** @type {any} */ (null)), [width, set] = useState(0);
-	useEffect(() => {
-		const place = box.current, look = new ResizeObserver(() => set(Math.floor(place.clientWidth)));
-		look.observe(place);
-		return () => look.disconnect();
-	}, []);
+	const [box, width] = useWidth();
 	const leader = members.find((m) => m.state === "Leader" && m.isAlive), others = members.filter((m) => m !== leader);
 	const beside = width >= others.length * 190, w = Math.min(280, beside ? width / Math.max(1, others.length) - 16 : width - 40);
 	const high = beside ? tall * 2 + gap + 2 : (tall + 12) * (others.length + 1) + 2;

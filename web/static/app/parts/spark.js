@@ -19,9 +19,9 @@ export function useHour(node, off) {
 
 /**
  * Tile is a number with its unit and its last hour. Under the pointer it tells the figure of a moment.
- * @param {{label: string, values?: (number | null)[], of?: any, format: (n: any) => string, unit?: string, top?: number, note?: string, second?: boolean}} p
+ * @param {{label: string, values?: (number | null)[], of?: any, format: (n: any) => string, unit?: string, top?: number, note?: string}} p
  */
-export function Tile({ label, values = [], of, format, unit = "", top, note, second = false }) {
+export function Tile({ label, values = [], of, format, unit = "", top, note }) {
 	const [at, point] = useState(-1), utc = use(zone) === "UTC";
 	const now = last(values), most = top || peak(values) * 1.15 || 1, path = trace(values, height, most), size = Math.max(least, values.length);
 	const split = (n) => /^(.*?)(?: ([A-Za-z%]+))?$/.exec(format(n)) || ["", "", ""];
@@ -37,5 +37,5 @@ export function Tile({ label, values = [], of, format, unit = "", top, note, sec
 	const shown = at >= 0 && at < values.length;
 	return html`<div class="tile"><span class="label">${label}</span><b>${number}${now !== undefined && (own || unit) && html`<span>${own || unit}</span>`}</b>
 		<span class="range small muted">${shown ? html`<span>${typeof values[at] === "number" ? `${format(values[at])}${unit && ` ${unit}`}` : "nothing"}</span><span>${moment()}</span>` : html`<span>${note || (now === undefined ? "nothing yet" : `peak ${format(peak(values))}${unit && ` ${unit}`}`)}</span>`}</span>
-		<svg class=${"spark" + (second ? " second" : "")} role="img" aria-label=${`${label}, last hour`} viewBox=${`${-shift} 0 ${size - 1} ${height}`} preserveAspectRatio="none" onPointerMove=${move} onPointerLeave=${() => point(-1)}><path class="area" d=${path.area} /><path class="trace" d=${path.line} />${shown && html`<path class="at" d=${`M${at} 0V${height}`} />`}</svg></div>`;
+		<svg class="spark" role="img" aria-label=${`${label}, last hour`} viewBox=${`${-shift} 0 ${size - 1} ${height}`} preserveAspectRatio="none" onPointerMove=${move} onPointerLeave=${() => point(-1)}><path class="area" d=${path.area} /><path class="trace" d=${path.line} />${shown && html`<path class="at" d=${`M${at} 0V${height}`} />`}</svg></div>`;
 }

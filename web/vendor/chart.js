@@ -1,2 +1,0 @@
-// uPlot: the charts of the statistics.
-export { default as uPlot } from "uplot";
