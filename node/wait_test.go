@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -23,7 +25,19 @@ type waited struct {
 	client http.Client
 }
 
-func (w *waited) do(n *node.Node, method, path, body string, headers ...string) (*http.Response, string) {
+// do sends a request, again while a busy machine has lost its leader.
+func (w *waited) do(n *node.Node, method, path, body string, headers ...string) (answer *http.Response, text string) {
+	w.Helper()
+	testkit.Eventually(w, time.Minute, func() error {
+		if answer, text = w.try(n, method, path, body, headers...); answer.StatusCode == http.StatusServiceUnavailable {
+			return errors.New(text)
+		}
+		return nil
+	})
+	return answer, text
+}
+
+func (w *waited) try(n *node.Node, method, path, body string, headers ...string) (*http.Response, string) {
 	w.Helper()
 	r := check.Value(http.NewRequestWithContext(w.Context(), method, n.URL()+path, strings.NewReader(body))).Must(w)
 	for i := 0; i < len(headers); i += 2 {
@@ -106,11 +120,14 @@ func TestWaitFor(t *testing.T) {
 			check.Equal(t, answer.StatusCode, http.StatusOK, "status")
 		})
 	}
-	for held := ""; held != "1000"; {
+	testkit.Eventually(t, time.Minute, func() error {
 		_, metrics := w.do(follower, http.MethodGet, "/metrics", "")
-		_, held, _ = strings.Cut(metrics, `annals_shares_held{kind="wait"} `)
-		held, _, _ = strings.Cut(held, "\n")
-	}
+		_, held, _ := strings.Cut(metrics, `annals_shares_held{kind="wait"} `)
+		if held, _, _ = strings.Cut(held, "\n"); held != "1000" {
+			return fmt.Errorf("%s wait", held)
+		}
+		return nil
+	})
 	w.append(leader, "s", `"`+strings.Repeat("x", 20_000)+`"`)
 	written := time.Now()
 	all.Wait()
