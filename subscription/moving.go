@@ -119,7 +119,8 @@ func (g *group) boundary(ctx context.Context) (*boundary, error) {
 			return &boundary{Last: -1, First: page.Events[0].Position}, nil
 		}
 	}
-	return &boundary{Last: -1, First: g.store.LogEnd()}, nil // There never was one, or all are gone.
+	// There never was one, or all are gone.
+	return &boundary{Last: -1, First: g.store.LogEnd()}, nil
 }
 
 // move finds the place of a group in the source of its next definition. The caller holds the group.

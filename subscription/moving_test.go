@@ -216,7 +216,7 @@ func runSourceModel(t *rapid.T) {
 		} else {
 			b.must(b.Restart(b.ctx))
 		}
-		if done >= 0 { // Before the first answer it begins anew.
+		if done >= 0 { // Before the first answer it begins again.
 			at = rapid.IntRange(0, len(sources)-1).Draw(t, "source")
 			b.update(func(s settings) { s.MaxCheckpointCount = 1; sources[at].set(s) })
 		}

@@ -44,7 +44,7 @@ every node and compared with what the clients know:
   - every event of a stream with persistent subscriptions was acknowledged or parked in each
     group; none was given to two consumers at once, retried too often, or skipped by a checkpoint;
     none came before its delay was over, or passed a delayed one of its stream; paused groups gave
-    nothing
+    nothing; after a reset all came again; no parked message was forwarded twice
   - scavenges removed what limits and deletions hide, and nothing else; nodes that were scavenged
     up to one point hold the same events, and as leaders they give the same answers
   - a projection that copies and counts events, and $by_category, handled each event once and in

@@ -28,6 +28,8 @@ const (
 	actReplay   = "replay of parked messages"
 	actPause    = "pause"
 	actResume   = "end of a pause"
+	actReset    = "reset"
+	actForward  = "forwarding of parked messages"
 	actUpdate   = "update"
 	actRestart  = "restart of the subsystem"
 )
@@ -55,6 +57,7 @@ type step struct {
 	Outcome  outcome  `json:"outcome"`
 	// of a demand for a retry; nil: that of the group
 	Delay *time.Duration `json:"delay,omitempty"`
+	To    int64          `json:"to,omitempty"` // of a reset: the first event that comes again
 }
 
 func (s *step) String() string {
@@ -173,7 +176,7 @@ func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *ha
 		c.find.add(kindAnswer, "%s gives %d messages of %s, asked for %d", c.place(a.from), len(h.messages), c.group, count)
 	}
 	for _, m := range h.messages {
-		c.steps = append(c.steps, step{delivered, c.group, c.number, a.from.Index, call, ret, m.id, m.title, m.retries, done, nil})
+		c.steps = append(c.steps, step{delivered, c.group, c.number, a.from.Index, call, ret, m.id, m.title, m.retries, done, nil, 0})
 	}
 	c.count.add(ofSubscriptions, "deliveries", len(h.messages))
 	return h

@@ -40,6 +40,8 @@ const (
 	breakDelay   = "messages come before they are due"
 	breakOrder   = "messages pass a delayed one"
 	breakPause   = "a paused group hands out messages"
+	breakReset   = "a reset moves nothing"
+	breakForward = "messages are forwarded twice"
 )
 
 // fakeGroups is a server with streams and groups in memory, which breaks one promise.
@@ -172,6 +174,8 @@ func (f *fakeGroups) handler() http.Handler {
 	group("POST /replayParked", f.replay)
 	group("POST /pause", func(g *fakeGroup, _ http.ResponseWriter, _ *http.Request) { g.isPaused = f.promise != breakPause })
 	group("POST /resume", func(g *fakeGroup, _ http.ResponseWriter, _ *http.Request) { g.isPaused = false })
+	group("POST /reset", f.reset)
+	group("POST /parked/forward", f.forward)
 	group("GET /info", f.info)
 	mux.HandleFunc("GET /subscriptions", func(w http.ResponseWriter, _ *http.Request) {
 		var list []groupInfo
@@ -415,6 +419,28 @@ func (f *fakeGroups) nack(g *fakeGroup, w http.ResponseWriter, r *http.Request) 
 
 func (f *fakeGroups) replay(g *fakeGroup, _ http.ResponseWriter, _ *http.Request) {
 	g.retry = append(g.retry, g.parked...)
+	g.parked = nil
+}
+
+func (f *fakeGroups) reset(g *fakeGroup, _ http.ResponseWriter, r *http.Request) {
+	to, err := strconv.ParseInt(r.FormValue("to"), 10, 64)
+	f.must(err)
+	if f.promise == breakReset {
+		return
+	}
+	g.checkpoint = to - 1
+	g.load()
+	of := group{stream: g.stream, name: g.name}
+	f.own(of.checkpointStream(), "SubscriptionCheckpoint", fmt.Sprintf(`"%d"`, g.checkpoint), "")
+}
+
+func (f *fakeGroups) forward(g *fakeGroup, _ http.ResponseWriter, r *http.Request) {
+	for _, m := range g.parked {
+		e := f.own(r.FormValue("to"), linkType, m.title, "{}")
+		if f.promise == breakForward {
+			f.add(e)
+		}
+	}
 	g.parked = nil
 }
 

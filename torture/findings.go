@@ -41,6 +41,8 @@ const (
 	kindEarly       = "message handed out early"
 	kindPassed      = "message passed another"
 	kindPaused      = "message of a paused group"
+	kindUnmoved     = "event not given again after a reset"
+	kindForwarded   = "message forwarded twice"
 	kindRetries     = "retried too often"
 	kindAhead       = "checkpoint ahead"
 	kindDrain       = "group does not drain"

@@ -92,6 +92,9 @@ func groupPrefix(prefix string) string { return "$persistentsubscription-" + pre
 func (g *group) parkedStream() string     { return groupPrefix(g.String()) + "-parked" }
 func (g *group) checkpointStream() string { return groupPrefix(g.String()) + "-checkpoint" }
 
+// forwardStream gets parked messages of all groups.
+func forwardStream(prefix string) string { return groupPrefix(prefix) + "forwarded" }
+
 // put creates the group or, with POST, gives it the settings it has.
 func (g *group) put(method string) (client.Request, error) {
 	body, err := json.Marshal(&g.settings)

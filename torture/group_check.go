@@ -32,8 +32,10 @@ const (
 //   - a checkpoint may cover an event only if by then a consumer had sent an answer that takes
 //     the event out of the group, or if the event was ever parked;
 //   - a message may be given again after its timeout or a demand to retry, each with the delay that
-//     comes of it, after an update of its group or a restart, and by another leader. Where any of
-//     that is possible nothing is reported;
+//     comes of it, after an update or a reset of its group or a restart, and by another leader.
+//     Where any of that is possible nothing is reported;
+//   - after a reset that was answered, each event from its place on is given again, or parked;
+//   - no message is forwarded twice;
 //   - a group that is paused gives nothing, and where it keeps an order, nothing is given that
 //     comes after a delayed message.
 type groupCheck struct {
@@ -90,12 +92,14 @@ type groupBook struct {
 func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) {
 	c := &groupCheck{ledger: l, subs: s, calm: calm}
 	c.date()
+	c.forwarded()
 	for _, g := range s.groups {
 		b := c.open(g)
 		b.delivered()
 		b.handedTwice()
 		b.passed()
 		b.paused()
+		b.movedBack()
 		b.ahead()
 		b.finished()
 	}
@@ -292,6 +296,9 @@ func (b *groupBook) ahead() {
 	n := b.group.settings.StartFrom
 	for _, k := range b.checkpoints {
 		at, err := strconv.ParseInt(strings.Trim(k.entry.Data, `"`), 10, 64)
+		if at == -1 && err == nil && b.hasReset() {
+			continue // It was moved to its first event.
+		}
 		if err != nil || at < 0 || at >= int64(len(b.events)) {
 			b.ledger.find.add(kindAhead, "%s: event %d of the log, %d@%s, has the data %q, and the stream has %d events",
 				b.group, k.ordinal, k.entry.Number, k.entry.Stream, k.entry.Data, len(b.events))

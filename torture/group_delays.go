@@ -100,7 +100,7 @@ func (b *groupBook) delayedUntil(e *eventRecord, r *step) (until int64, ok bool)
 // loadedAgain says whether the group may have been loaded again in that time.
 func (b *groupBook) loadedAgain(from, to int64) bool {
 	for i := range b.subs.acts {
-		if a := &b.subs.acts[i]; (a.What == actRestart || a.What == actUpdate && a.Group == b.group) && a.mayWork(from, to) {
+		if a := &b.subs.acts[i]; (a.What == actRestart || (a.What == actUpdate || a.What == actReset) && a.Group == b.group) && a.mayWork(from, to) {
 			return true
 		}
 	}

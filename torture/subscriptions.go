@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -11,8 +13,8 @@ import (
 )
 
 // subscriptions is the workload of groups: streams, those who write to them, consumers that compete
-// for their messages, and itself as an operator who replays parked messages, updates and pauses
-// groups and restarts the subsystem now and then.
+// for their messages, and itself as an operator who replays and forwards parked messages, updates,
+// pauses and resets groups and restarts the subsystem now and then.
 type subscriptions struct {
 	worker
 	groups    []*group
@@ -91,7 +93,11 @@ func (s *subscriptions) meddle(ctx context.Context) error {
 	}
 	g := s.groups[s.rng.IntN(len(s.groups))]
 	what, req := actReplay, client.Request{Method: http.MethodPost, Path: g.path() + "/replayParked"}
-	switch dice := s.rng.IntN(12); {
+	switch dice := s.rng.IntN(15); {
+	case dice == 14:
+		return s.reset(ctx, g)
+	case dice >= 12:
+		what, req.Path = actForward, g.path()+"/parked/forward?to="+url.QueryEscape(forwardStream(s.prefix))
 	case dice < 2:
 		req.Path += fmt.Sprintf("?stopAt=%d", s.rng.IntN(20))
 	case dice < 5:
@@ -108,6 +114,28 @@ func (s *subscriptions) meddle(ctx context.Context) error {
 		req = client.Request{Method: http.MethodPost, Path: "/subscriptions/restart"}
 	}
 	_, err := s.act(ctx, what, g, req)
+	return err
+}
+
+// farthestBack bounds how many events a reset has given again.
+const farthestBack = 60
+
+// reset moves a group back from its last checkpoint: it never leaves out what has no answer.
+func (s *subscriptions) reset(ctx context.Context, g *group) error {
+	i, err := (&consumer{worker: s.worker, group: g}).info(ctx)
+	if err != nil || i.Checkpoint == nil {
+		return nil // Another time.
+	}
+	at, err := strconv.ParseInt(*i.Checkpoint, 10, 64)
+	if err != nil {
+		return fmt.Errorf("the checkpoint of %s: %w", g, err)
+	}
+	to := max(0, at+1-s.rng.Int64N(farthestBack))
+	o, err := s.act(ctx, actReset, g, client.Request{Method: http.MethodPost, Path: g.path() + "/reset?to=" + strconv.FormatInt(to, 10)})
+	s.acts[len(s.acts)-1].To = to
+	if o == done {
+		s.count.add(ofSubscriptions, "movedBack", int(at+1-to))
+	}
 	return err
 }
 

@@ -39,6 +39,8 @@ func TestGroups(t *testing.T) {
 		{breakDelay, kindEarly, []string{kindTwice, kindPassed}},
 		{breakOrder, kindPassed, nil},
 		{breakPause, kindPaused, nil},
+		{breakReset, kindUnmoved, nil},
+		{breakForward, kindForwarded, nil},
 	}
 	for _, c := range cases {
 		t.Run(c.promise, func(t *testing.T) {
@@ -55,11 +57,12 @@ func TestGroups(t *testing.T) {
 				}
 				if c.promise == breakNothing && (f["events"] == 0 || f["deliveries"] < f["events"] || f["duplicates"] == 0 ||
 					f["leftUnanswered"] == 0 || f["parked"] == 0 || f["checkpoints"] == 0 || f[actUpdate+" "+done.String()] == 0 ||
-					f[actPause+" "+done.String()] == 0 || f["delays"] == 0) {
+					f[actPause+" "+done.String()] == 0 || f["delays"] == 0 ||
+					f["movedBack"] == 0 || f["forwarded"] == 0) {
 					t.Errorf("the run is too poor to say anything: %v", f)
 				}
 				for _, v := range list {
-					if v.Kind != kindDrain && v.Kind != kindPhantom && !strings.Contains(v.Text, "history of ") && c.promise != breakEnd && c.promise != breakList {
+					if v.Kind != kindDrain && v.Kind != kindPhantom && !strings.Contains(v.Text, "history of ") && c.promise != breakEnd && c.promise != breakList && c.promise != breakForward {
 						t.Errorf("no history: %s", v.Text)
 					}
 				}
