@@ -26,7 +26,7 @@ export default function Overview() {
 	const projections = useAnswer((signal) => fromLeader("/projections/all-non-transient", { signal }), [known], { every: 10000, off: !known || !has("projections") });
 	const scavenge = useAnswer((signal) => get("/admin/scavenge/last", { signal }), [may], { every: 30000, off: !may });
 	const unseen = !known || !has("statsHistory");
-	const here = useHour("", unseen), there = useHour("leader", unseen || !follows);
+	const here = useHour("", unseen), there = useHour("leader", unseen || !follows, v ? v.leader : "");
 
 	const needs = /** @type {{bad?: boolean, text: string, to: any}[]} */ ([]);
 	if (v && v.known && v.members.length > 0) {

@@ -7,14 +7,14 @@ import { use, zone } from "../store.js";
 
 const height = 48, hour = 360, least = 12; // Steps: a node that has just started has less than an hour.
 
-/** useHour is the last hour of a node: asked for whole once, and then what came since. @param {string} node @param {boolean} off */
-export function useHour(node, off) {
+/** useHour is the last hour of a node: asked for whole once, and then what came since. who is the node that the name means now. @param {string} node @param {boolean} off @param {string} [who] */
+export function useHour(node, off, who = node) {
 	const kept = useRef(/** @type {any} */ (null));
-	useEffect(() => void (kept.current = null), [node]);
+	useEffect(() => void (kept.current = null), [node, who]);
 	return useAnswer(async (signal) => {
 		const known = kept.current, more = known && join(known, await get("/stats/history?minutes=2", { signal, node }), hour);
 		return (kept.current = more || (await get("/stats/history?minutes=60", { signal, node })));
-	}, [node, off], { every: 10000, off });
+	}, [node, off, who], { every: 10000, off });
 }
 
 /**
