@@ -122,20 +122,19 @@ func TestDeskOfAll(t *testing.T) {
 	p.sees("No message is parked.")
 	p.clean()
 
-	// What HTTP cannot do with such a group is said, not offered.
+	// It is changed over HTTP. What HTTP cannot do with such a group is said, not offered.
 	p.click("link", "mail")
 	p.h1("mail")
 	p.find("link", "Parked messages")
-	p.none("link", "Edit")
-	p.goTo("#/subscriptions/%24all/mail/edit")
-	p.sees("over gRPC")
-	p.none("button", "Save")
+	p.click("link", "Edit")
+	p.fill("spinbutton", "Retry delay", "500")
+	p.click("button", "Save")
+	p.h1("mail")
+	p.sees("Retry delay milliseconds 500")
+	p.sees("Start position C:0/P:0")
 	p.goTo("#/subscriptions/new")
 	p.fill("textbox", "Stream", "$all")
 	p.sees("over gRPC")
-	p.goTo("#/subscriptions")
-	p.find("link", "mail")
-	p.none("link", "Edit")
 	p.goTo("#/subscriptions/%24all/mail")
 	p.click("button", "Delete subscription")
 	p.find("dialog", "Delete subscription")
@@ -188,4 +187,94 @@ func parkOfAll(ctx context.Context, t *testing.T, n *testkit.Process, group stri
 	if err := messages.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestGroupOperations pauses a group, moves it after a look at what that means, gives it delays, and
+// hands its parked messages on.
+func TestGroupOperations(t *testing.T) {
+	n := startNode(t)
+	appendMany(t, n, "orders-1", 0, 5)
+	const group = "/subscriptions/orders-1/mail"
+	ask(t, n, "PUT", group, `{"startFrom":0}`)
+	park(t, n, group, "5")
+	p := newBrowser(t).open(t, n.URL(), "admin", "#"+group).mayRefuse(400, 404)
+	p.h1("mail")
+	p.click("button", "Pause")
+	p.sees("Paused by admin")
+	p.clean()
+	p.click("button", "Resume")
+	p.find("button", "Pause")
+
+	p.click("button", "Reset")
+	p.sees("events come again, and 0 events are left out")
+	p.call(p.find("combobox", "Read on from"), `function() { this.value = "at"; this.dispatchEvent(new Event("change", {bubbles: true})) }`, nil)
+	p.fill("textbox", "Place", "nowhere")
+	p.sees("to must be start, end, an event number, a position or a time (RFC 3339)")
+	p.fill("textbox", "Place", "2")
+	p.sees("to 2.")
+	p.clean()
+	p.click("button", "Reset")
+	p.none("dialog", "Reset")
+
+	p.click("link", "Edit")
+	p.fill("spinbutton", "Retry delay", "1000")
+	p.fill("spinbutton", "Backoff factor", "1.5")
+	p.click("button", "Save")
+	p.h1("mail")
+	p.sees("factor 1.5")
+
+	p.click("link", "Parked messages")
+	p.find("table", "Parked messages")
+	p.click("checkbox", "Choose 0")
+	p.click("button", "Forward 1 message")
+	p.fill("textbox", "To stream", "dead-letters")
+	p.click("button", "Forward")
+	p.sees("1 message was forwarded to dead-letters.")
+	p.none("checkbox", "Choose 0")
+	p.click("button", "Forward all")
+	p.fill("textbox", "To stream", "dead-letters")
+	p.click("button", "Forward")
+	p.sees("No message is parked.")
+	p.goTo("#/streams/dead-letters")
+	p.find("link", "4@dead-letters")
+
+	park(t, n, group, "5")
+	p.goTo("#" + group + "/parked")
+	p.find("table", "Parked messages")
+	p.click("button", "Replay all")
+	p.fill("spinbutton", "Messages a second", "1")
+	p.sees("will be handed to the consumers again, 1 a second.")
+	p.click("button", "Replay")
+	p.goTo("#" + group)
+	p.sees("still to be replayed, 1 a second.")
+}
+
+// TestRebuild builds a second version of a projection from its page, compares the two, and swaps.
+func TestRebuild(t *testing.T) {
+	n := startNode(t)
+	appendMany(t, n, "orders-1", 0, 3)
+	ask(t, n, "POST", "/projections/continuous?name=totals&type=JS&enabled=yes", "fromStream('orders-1').when({$init() { return {n: 0} }, $any(s) { s.n++ }})")
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/projections/totals")
+	p.sees("n: 3")
+	for _, verb := range []string{"Disable", "Enable"} { // A checkpoint is what the second version follows.
+		p.click("button", verb)
+		p.sees(map[string]string{"Disable": "Stopped", "Enable": "Running"}[verb])
+	}
+	p.click("link", "Edit")
+	p.fill("textbox", "Source", "fromStream('orders-1').when({$init() { return {n: 0} }, $any(s) { s.n += 2 }}) // ")
+	p.click("button", "Rebuild")
+	p.h1("totals")
+	p.find("region", "Rebuild")
+	p.sees("Ready")
+	p.click("button", "Compare")
+	p.sees("1 state compared, 1 differs.")
+	p.click("button", "All together")
+	p.sees(`+ "n": 6`)
+	p.clean()
+	p.fits("rebuild")
+	p.click("button", "Swap")
+	p.find("dialog", "Swap")
+	p.click("button", "Swap")
+	p.none("region", "Rebuild")
+	p.sees("n: 6")
 }

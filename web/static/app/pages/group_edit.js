@@ -11,21 +11,22 @@ const defaults = {
 	checkPointAfterMilliseconds: 1000, minCheckPointCount: 10, maxCheckPointCount: 500, maxSubscriberCount: 10, namedConsumerStrategy: "RoundRobin",
 	retryDelayMilliseconds: 0, checkpointAtLeastEveryMilliseconds: 0,
 };
+/** backoffOf are the two fields of a backoff, which are empty where there is none. @param {any} b */
+const backoffOf = (b) => ({ factor: b ? b.factor : "", longest: b ? b.atMostMilliseconds : "" });
 const numbers = [
-	["messageTimeoutMilliseconds", "Message timeout", "milliseconds until a message that is not answered is handed out again"], ["maxRetryCount", "Retries", "then a message is parked"], ["maxSubscriberCount", "Most consumers", "0: any number"],
-	["liveBufferSize", "Live buffer", "messages"], ["bufferSize", "Buffer", "messages"], ["readBatchSize", "Read at once", "messages, fewer than the buffer"],
-	["checkPointAfterMilliseconds", "Checkpoint after", "milliseconds"], ["minCheckPointCount", "Checkpoint at least after", "messages"], ["maxCheckPointCount", "Checkpoint at most after", "messages"],
-	["retryDelayMilliseconds", "Retry delay", "milliseconds until a message is tried again"], ["checkpointAtLeastEveryMilliseconds", "Checkpoint at least every", "milliseconds, however few messages; 0: never"],
+	["When a message fails", [["messageTimeoutMilliseconds", "Message timeout", "milliseconds until a message that is not answered is handed out again"], ["maxRetryCount", "Retries", "then a message is parked"], ["retryDelayMilliseconds", "Retry delay", "milliseconds until a message is tried again"],
+		["factor", "Backoff factor", "each further delay is so many times as long; empty: as long"], ["longest", "Longest delay", "milliseconds; empty: a minute"]]],
+	["Checkpoints", [["checkPointAfterMilliseconds", "Checkpoint after", "milliseconds"], ["minCheckPointCount", "Checkpoint at least after", "messages"], ["maxCheckPointCount", "Checkpoint at most after", "messages"], ["checkpointAtLeastEveryMilliseconds", "Checkpoint at least every", "milliseconds, however few messages; 0: never"]]],
+	["Consumers and buffers", [["maxSubscriberCount", "Most consumers", "0: any number"], ["liveBufferSize", "Live buffer", "messages"], ["bufferSize", "Buffer", "messages"], ["readBatchSize", "Read at once", "messages, fewer than the buffer"]]],
 ];
 
-const ofAll = "Groups of $all are made and changed over gRPC, by a client library. Their parked messages are looked after here.";
+const ofAll = "Groups of $all are made over gRPC, by a client library. They are changed and looked after here.";
 
 export default function GroupEdit({ stream, group }) {
 	const fresh = group === undefined;
-	const q = useAnswer((signal) => fromLeader(`/subscriptions/${path(stream, group)}/info`, { signal }), [stream, group], { off: fresh || stream === "$all" });
-	if (fresh) return html`<${Page} title="New subscription" what="A group of consumers that share the events of one stream."><${Form} settings=${defaults} /><//>`;
-	if (stream === "$all") return html`<${Page} title=${`Edit ${group}`}><p class="box">${ofAll}</p><//>`;
-	return html`<${Page} title=${`Edit ${group}`}><${Answer} of=${q}>${(d) => html`<${Form} stream=${stream} group=${group} settings=${{ ...defaults, ...d.config, startFrom: d.config.startPosition ?? String(d.config.startFrom) }} />`}<//><//>`;
+	const q = useAnswer((signal) => fromLeader(`/subscriptions/${path(stream, group)}/info`, { signal }), [stream, group], { off: fresh });
+	if (fresh) return html`<${Page} title="New subscription" what="A group of consumers that share the events of one stream."><${Form} settings=${{ ...defaults, ...backoffOf(null) }} /><//>`;
+	return html`<${Page} title=${`Edit ${group}`}><${Answer} of=${q}>${(d) => html`<${Form} stream=${stream} group=${group} settings=${{ ...defaults, ...d.config, ...backoffOf(d.config.retryBackoff), startFrom: d.config.startPosition ?? String(d.config.startFrom) }} />`}<//><//>`;
 }
 
 function Form({ stream: s = "", group: g = "", settings }) {
@@ -36,8 +37,9 @@ function Form({ stream: s = "", group: g = "", settings }) {
 		fail(null);
 		const body = {};
 		for (const k of Object.keys(defaults)) body[k] = typeof defaults[k] === "number" ? Number(f[k]) : f[k];
-		if (f.retryBackoff) body.retryBackoff = f.retryBackoff; // It has no field here, and stays.
-		body.startFrom = /^-?[0-9]+$/.test(String(f.startFrom)) ? Number(f.startFrom) : 0;
+		if (Number(f.factor) > 0) body.retryBackoff = { factor: Number(f.factor), ...(Number(f.longest) > 0 ? { atMostMilliseconds: Number(f.longest) } : {}) };
+		if (stream === "$all") (delete body.startFrom, (body.startPosition = String(f.startFrom)));
+		else body.startFrom = /^-?[0-9]+$/.test(String(f.startFrom)) ? Number(f.startFrom) : 0;
 		try {
 			await send(fresh ? "PUT" : "POST", `/subscriptions/${path(stream, group)}`, { body });
 			go(to(["subscriptions", stream, group]));
@@ -46,10 +48,10 @@ function Form({ stream: s = "", group: g = "", settings }) {
 		}
 	};
 	return html`<form class="wide-form" onSubmit=${submit}><div class="fields"><${Field} label="Stream" value=${stream} set=${setStream} disabled=${!fresh} required /><${Field} label="Group" value=${group} set=${setGroup} disabled=${!fresh} required />
-		<${Field} label="Start from" value=${f.startFrom} set=${(v) => set({ ...f, startFrom: v })} hint="event number; -1: only what comes from now on" /></div>${stream === "$all" && html`<p class="box" role="status">${ofAll}</p>`}
+		<${Field} label="Start from" value=${f.startFrom} set=${(v) => set({ ...f, startFrom: v })} hint=${stream === "$all" ? "position; C:-1/P:-1: only what comes from now on" : "event number; -1: only what comes from now on"} /></div>${fresh && stream === "$all" && html`<p class="box" role="status">${ofAll}</p>`}
 		<div class="bar"><${Check} label="Resolve links" value=${f.resolveLinktos} set=${(v) => set({ ...f, resolveLinktos: v })} /><${Check} label="Extra statistics" value=${f.extraStatistics} set=${(v) => set({ ...f, extraStatistics: v })} />
 		<${Choice} label="Strategy" value=${f.namedConsumerStrategy} of=${["RoundRobin", "DispatchToSingle", "Pinned", "PinnedByCorrelation"]} set=${(v) => set({ ...f, namedConsumerStrategy: v })} /></div>
-		<div class="fields">${numbers.map(([k, label, hint]) => html`<${Field} label=${label} type="number" value=${f[k]} set=${(v) => set({ ...f, [k]: v })} hint=${hint} />`)}</div>
+		${numbers.map(([title, fields]) => html`<h2>${title}</h2><div class="fields">${fields.map(([k, label, hint]) => html`<${Field} label=${label} type="number" step=${k === "factor" ? "any" : undefined} value=${f[k]} set=${(v) => set({ ...f, [k]: v })} hint=${hint} />`)}</div>`)}
 		${!fresh && html`<p class="box warn">Saving stops the group for a moment: its consumers connect anew.</p>`}
-		<div class="buttons"><button class="primary" disabled=${!stream || !group || stream === "$all"}>${fresh ? "Create" : "Save"}</button></div>${error && html`<${Failure} error=${error} />`}</form>`;
+		<div class="buttons"><button class="primary" disabled=${!stream || !group || (fresh && stream === "$all")}>${fresh ? "Create" : "Save"}</button></div>${error && html`<${Failure} error=${error} />`}</form>`;
 }

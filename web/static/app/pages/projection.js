@@ -7,6 +7,7 @@ import { allowed, Act, Age, Answer, Ask, Check, Copy, Facts, Failure, Field, Lin
 import { Icon, icons } from "../parts/icons.js";
 import { Editor, errorsOf } from "../parts/editor.js";
 import { Value } from "../parts/partitions.js";
+import { Rebuild } from "../parts/rebuild.js";
 import { go, patch } from "../router.js";
 import { Progress, Status } from "./projections.js";
 
@@ -30,6 +31,7 @@ export default function Projection({ name, query }) {
 		<${Facts} of=${[["Status", html`<${Status} of=${p} />`], ["Progress", html`<${Progress} of=${p} />`], ["Mode", p.mode], ["Since the last start", `${count(p.eventsProcessedAfterRestart)} events, ${span(p.coreProcessingTime)} of work`], ["In flight", `${count(p.bufferedEvents)} buffered, ${count(p.readsInProgress)} reads, ${count(p.writesInProgress)} writes`],
 			["Partitions in memory", count(p.partitionsCached)], ["Position", html`<span class="mono">${p.position || "–"}</span>`], ["Last checkpoint", html`<span class="mono">${p.lastCheckpoint || "none"}</span> ${p.checkpointStatus}`]]} />
 		${p.stateReason && html`<${Fault} reason=${p.stateReason} source=${def.data && def.data.query} />`}
+		${p.rebuild && html`<${Rebuild} name=${name} onDone=${q.again} />`}
 		<${Tabs} label="What to see" of=${tabs} value=${tab} set=${(t) => patch({ tab: t }, true)} />
 		${tab === "State" || tab === "Result" ? html`<${Value} key=${tab} name=${name} kind=${tab.toLowerCase()} title=${tab} partition=${query.partition || ""} partitioned=${partitioned} saved=${p.lastCheckpoint && (p.checkpointsOf || name)} />` : tab === "Source" ? html`<${Answer} of=${def}>${(d) => html`<${Editor} label="Source" value=${d.query.replace(/\r\n?/g, "\n")} readOnly=${true} errors=${faults} />`}<//>` : html`<${Settings} where=${where} running=${running} />`}`}<//><//>`;
 }

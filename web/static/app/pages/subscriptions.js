@@ -14,7 +14,7 @@ export default function Subscriptions() {
 		: html`<${Table} name="Subscriptions" heads=${["Group", "Stream", "Status", "#Behind", "#In flight", "#Parked", "#Connections", "#Per second", ""]}>${list.map((g) => html`<tr key=${g.stream + "::" + g.group}>
 			<td class="name"><${Link} to=${["subscriptions", g.stream, g.group]}>${g.group}<//></td><td class="name"><${StreamLink} name=${g.stream} /></td>
 			<td><${Status} of=${g} /></td><td class="num">${g.text.replace(/ events?$/, "")}</td><td class="num">${count(g.inFlight)}</td><td class="num">${g.parked === undefined ? "–" : count(g.parked)}</td><td class="num">${count(g.connections)}</td><td class="num">${rate(g.rate)}</td>
-			<td><span class="row-acts"><${Link} to=${["subscriptions", g.stream, g.group, "parked"]}>Parked messages<//>${g.stream !== "$all" && html`<${Link} to=${["subscriptions", g.stream, g.group, "edit"]}>Edit<//>`}</span></td></tr>`)}<//>`}<//><//>`;
+			<td><span class="row-acts"><${Link} to=${["subscriptions", g.stream, g.group, "parked"]}>Parked messages<//><${Link} to=${["subscriptions", g.stream, g.group, "edit"]}>Edit<//></span></td></tr>`)}<//>`}<//><//>`;
 }
 
 /** Status is the state of a group as a word. */
