@@ -26,7 +26,7 @@ export default function Group({ stream, group }) {
 	const paused = q.data && q.data.paused;
 	const actions = html`<${Ask} label="Delete subscription" act=${() => send("DELETE", where)} onDone=${() => go("#/subscriptions")}><p>The group <strong>${group}</strong> of <strong class="mono">${stream}</strong> is deleted with its checkpoint: where its consumers were is forgotten, and cannot be found again. The events of the stream are not touched.</p><//>
 		<${Reset} where=${where} group=${group} onDone=${q.again} /><${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", where + "/info", { node: "leader" })} /><${Link} to=${["subscriptions", stream, group, "edit"]}><${Icon} of=${icons.Pencil} />Edit<//>
-		${q.data && html`<${Act} key=${paused ? "resume" : "pause"} label=${paused ? "Resume" : "Pause"} icon=${paused ? icons.Play : icons.Pause} cls=${paused ? "primary" : ""} act=${() => send("POST", `${where}/${paused ? "resume" : "pause"}`)} onDone=${q.again} />`}
+		<${Act} label=${paused ? "Resume" : "Pause"} icon=${paused ? icons.Play : icons.Pause} cls=${paused ? "primary" : ""} disabled=${!q.data} act=${() => send("POST", `${where}/${paused ? "resume" : "pause"}`)} onDone=${q.again} />
 		<${Link} to=${["subscriptions", stream, group, "parked"]}>Parked messages<//>`;
 	return html`<${Page} title=${group} lead=${html`<${Age} of=${q} />`} actions=${actions}><${Answer} of=${q}>${(d) => html`
 		${d.paused && html`<p class="box warn" role="status">Paused by ${d.paused.by}, <${When} at=${d.paused.at} />. The group hands out nothing until it is resumed; consumers stay connected, and can answer what they have.</p>`}
