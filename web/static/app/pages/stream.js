@@ -6,10 +6,10 @@ import { count, plural, readTime } from "../lib/format.js";
 import { follow } from "../live.js";
 import { Act, Age, Answer, Ask, Check, Choice, Copy, Empty, Failure, Follows, Link, Page } from "../parts/basics.js";
 import { Columns, Drop, SystemChoice, useColumns } from "../parts/columns.js";
-import { enough, Events, fromEntry, Gone, rowsThatFit, useFeed } from "../parts/events.js";
+import { enough, Events, fromEntry, Gone, ownStreams, rowsThatFit, useFeed } from "../parts/events.js";
 import { Icon, icons } from "../parts/icons.js";
 import { patch, unmoved } from "../router.js";
-import { isSystem, rows as height, system, use, visit, zone } from "../store.js";
+import { rows as height, system, use, visit, zone } from "../store.js";
 
 const sizes = [20, 50, 100, 200, 500], kept = 500, drawn = 120; // Of the rows that a live tail keeps so many are drawn, unless all are asked for.
 
@@ -21,13 +21,13 @@ export default function Stream({ stream, query }) {
 	const live = query.live === "1", types = query.type || "";
 	const head = !query.from && !types && !live;
 	const [shown, show] = useState(/** @type {any} */ (null));
-	const dir = query.dir === "forward" ? "forward" : "backward", filter = hides ? "&exclude-system-events=true" : "";
+	const dir = query.dir === "forward" ? "forward" : "backward", filter = hides ? ownStreams : "";
 	const where = `/streams/${path(stream)}${hides ? "/filtered" : ""}/${query.from || "head"}/${dir}/${size}`, headers = { "ES-ResolveLinkTos": String(resolve) };
 	const q = useAnswer(useFeed(`${where}?embed=tryharder&maxData=${enough}${filter}`, headers), [stream, query.from, dir, size, resolve, types, hides], { every: head ? 5000 : 0, off: types !== "" });
 	useEffect(() => visit(stream), [stream]);
 	useEffect(() => {
 		if (q.data === undefined) return show(null);
-		const events = q.data.entries.map(fromEntry), entries = hides ? events.filter((e) => !isSystem(e.from)) : events;
+		const entries = q.data.entries.map(fromEntry);
 		const page = { entries, head: q.data.headOfStream, links: q.data.links, hidden: hides && q.data.looked - entries.length };
 		// What is new waits behind a button; what is on the page does not move by itself.
 		show((old) => (old && head && old.key === key && newest(old) !== newest(page) && old.entries.length > 0 ? { ...old, waiting: page } : { ...page, key }));

@@ -5,7 +5,7 @@ import { to } from "../lib/address.js";
 import { count } from "../lib/format.js";
 import { Age, Answer, Empty, Failure, Field, Link, Page, State, StreamLink, Table, Tabs } from "../parts/basics.js";
 import { SystemChoice } from "../parts/columns.js";
-import { fromEntry, Shown, useFeed } from "../parts/events.js";
+import { fromEntry, ownStreams, Shown, useFeed } from "../parts/events.js";
 import { When } from "../parts/when.js";
 import { Icon, icons } from "../parts/icons.js";
 import { go, patch } from "../router.js";
@@ -26,16 +26,16 @@ const ownFirst = (list, name) => [...list.filter((t) => !isSystem(name(t))), ...
 
 /** Changed are the streams of the newest events; without a right to these, what this tab looked at. */
 function Changed() {
-	const hides = use(system) === "Hide", ask = useFeed(`/streams/$all${hides ? "/filtered" : ""}/head/backward/200?embed=tryharder&maxData=300${hides ? "&exclude-system-events=true" : ""}`, {});
+	const hides = use(system) === "Hide", ask = useFeed(`/streams/$all${hides ? "/filtered" : ""}/head/backward/200?embed=tryharder&maxData=300${hides ? ownStreams : ""}`, {});
 	const q = useAnswer(async (signal) => {
 		const feed = await ask(signal), seen = new Map();
-		for (const e of feed.entries.map(fromEntry)) if (!seen.has(e.from) && !(hides && isSystem(e.from))) seen.set(e.from, e);
+		for (const e of feed.entries.map(fromEntry)) if (!seen.has(e.from)) seen.set(e.from, e);
 		// Those of the system change most and are looked for least.
-		return { list: ownFirst([...seen.values()], (e) => e.from), hidden: feed.looked - feed.entries.length };
+		return { list: ownFirst([...seen.values()], (e) => e.from), hidden: feed.looked - feed.entries.length, isAll: !hides || !feed.links.some((l) => l.relation === "next") };
 	}, [hides], { every: 5000 });
 	if (q.error && q.error.status === 401 && q.data === undefined) return html`<${Visited} />`;
-	return html`<div class="bar"><${SystemChoice} label="System streams" noun="event of the system" many="events of the system" hidden=${q.data && q.data.hidden} /><${Age} of=${q} /></div><${Answer} of=${q}>${({ list }) => list.length === 0
-		? html`<${Empty} text="There are no streams yet. An append makes one:" command=${`curl -i -d '{"total":12}' -H 'Content-Type: application/json' -H 'ES-EventType: OrderPlaced' ${new URL("streams/orders-1", root)}`} />`
+	return html`<div class="bar"><${SystemChoice} label="System streams" noun="event of the system" many="events of the system" hidden=${q.data && q.data.hidden} /><${Age} of=${q} /></div><${Answer} of=${q}>${({ list, isAll }) => list.length === 0
+		? !isAll ? html`<${Empty} text="The newest events are all of the system. The other tabs list the streams themselves." />` : html`<${Empty} text="There are no streams yet. An append makes one:" command=${`curl -i -d '{"total":12}' -H 'Content-Type: application/json' -H 'ES-EventType: OrderPlaced' ${new URL("streams/orders-1", root)}`} />`
 		: html`<${Table} name="Streams" cls="events" heads=${["Stream", "#Newest event", "Type", "Time", "Data"]}>${list.map((e) => html`<tr key=${e.from}><td class="name"><${StreamLink} name=${e.from} title=${e.from} /></td><td class="num">${String(e.at)}</td><td class="name" title=${e.type}>${e.type}</td><td><${When} at=${e.time} /></td><${Shown} e=${e} /></tr>`)}<//>`}<//>`;
 }
 

@@ -12,6 +12,9 @@ import { Icon, icons } from "./icons.js";
 import { Payload } from "./tree.js";
 import { When } from "./when.js";
 
+/** ownStreams is the filter of $all that leaves out streams of the system, among them those that projections write. */
+export const ownStreams = `&context=streamid&type=regex&data=${encodeURIComponent("^[^$]")}`;
+
 /** enough are the bytes of data that a list asks for of each event: for a preview, some fields and most matches. */
 export const enough = 2048;
 
