@@ -388,6 +388,7 @@ func (s *Service) RebuildStatus(ctx context.Context, name string, compare, withS
 // Times that are waited at most.
 const (
 	compareTime = 8 * time.Second // for a comparison
-	// for the second version to reach the mark, while the projection stands
-	swapTime = 30 * time.Second
+	// for the second version to reach the mark, while the projection stands. Clients wait for an
+	// answer for 30 seconds, and then ask for another swap.
+	swapTime = 20 * time.Second
 )

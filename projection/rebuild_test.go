@@ -396,7 +396,11 @@ func TestSwapBacksOut(t *testing.T) {
 				s.add(10)
 				over := make(chan struct{})
 				s.store.BeforeWrite.Set(func(_ context.Context, w *event.Write) error { return c.fail(w, over) })
+				began := time.Now()
 				s.refused(s.SwapRebuild(s.Context(), "p", admin), c.want)
+				if took := time.Since(began); took > 25*time.Second {
+					t.Errorf("the answer came after %v, and clients wait 30 seconds", took)
+				}
 				s.store.BeforeWrite.Set(nil)
 				close(over)
 				time.Sleep(time.Hour)
