@@ -36,7 +36,7 @@ type peers struct {
 	metrics *clusterMetrics
 	poke    chan struct{} // ask the other nodes now
 
-	answered  func(event.ID)  // a node did
+	answered  func(event.ID)  // a node did, for the first time or after it was away
 	duplicate func(Duplicate) // a node said that it refused one
 
 	mu   sync.Mutex // guards byID; nests no other lock
@@ -156,7 +156,9 @@ func (p *peers) askAll(ctx context.Context) {
 			}
 			p.metrics.asked.Observe(took)
 			p.metrics.latency.Observe(took)
-			p.answered(m.Node)
+			if _, known := p.get(m.Node); !known {
+				p.answered(m.Node)
+			}
 			p.put(m.Node, said)
 			for _, t := range said.status.Duplicates {
 				p.duplicate(t)
