@@ -93,8 +93,8 @@ func (c *core) add(b *batch, number func(*event.Record) int64, forgotten uint64)
 			*e = *withoutPayload(e)
 		}
 		c.seq++
-		m.id, m.event, m.number, m.before, m.seq, m.bucket = e.ID, e, number(&e.Record), c.last, c.seq, -1
-		c.last = m.number
+		m.id, m.event, m.number, m.before, m.beforeAt, m.seq, m.bucket = e.ID, e, number(&e.Record), c.last, c.lastAt, c.seq, -1
+		c.last, c.lastAt = m.number, e.Position
 		c.buffer.pushBack(m)
 	}
 	c.seq += b.progress

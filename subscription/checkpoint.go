@@ -22,14 +22,21 @@ type checkpoint struct {
 // the oldest message that is not, or was not handed out; replayed messages do not
 // count. -1: there is none.
 func (c *core) position() (number, seq int64) {
-	number, seq = c.last, c.seq
+	number, seq, _ = c.answered()
+	return number, seq
+}
+
+// answered is position, with the position of the log of the event that has the number, -1: not
+// known. In the log that event may be later than this position: see batch.passed.
+func (c *core) answered() (number, seq, at int64) {
+	number, seq, at = c.last, c.seq, c.lastAt
 	if m := c.unanswered.head; m != nil {
-		number, seq = m.before, m.seq-1
+		number, seq, at = m.before, m.seq-1, m.beforeAt
 	}
 	if m := c.buffer.head; m != nil && m.number <= number {
-		number, seq = m.before, m.seq-1
+		number, seq, at = m.before, m.seq-1, m.beforeAt
 	}
-	return number, seq
+	return number, seq, at
 }
 
 // needsCheckpoint reports whether one is to be written: so much was answered that it must not wait,

@@ -28,6 +28,7 @@ type core struct {
 
 	messages
 	last         int64 // number up to which all was read, the checkpoint at first
+	lastAt       int64 // position of the log of the event with that number; -1: not known
 	seq          int64 // messages read since the group was loaded, see batch.progress
 	replaying    bool  // parked messages are being fetched
 	replayTarget int64 // parked messages below are not counted any more
@@ -60,7 +61,7 @@ type effects struct {
 type counts struct{ delivered, acknowledged, retried, expired uint64 }
 
 func newCore(s *Settings, now time.Time) core {
-	c := core{settings: s, last: -1, ahead: ahead{known: -1}, checkpoint: checkpoint{number: -1}}
+	c := core{settings: s, last: -1, lastAt: -1, ahead: ahead{known: -1}, checkpoint: checkpoint{number: -1}}
 	c.unanswered.use, c.unansweredReplays.use = byNumber, byNumber
 	c.statistics.measured = now
 	return c

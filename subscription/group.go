@@ -159,11 +159,14 @@ func (g *group) writeCheckpoint(pause time.Duration) {
 		}
 		defer func() { <-g.saving }()
 		g.mu.Lock()
-		number, seq := g.core.position()
+		number, seq, at := g.core.answered()
+		if g.source.all { // The number is the position.
+			at = -1
+		}
 		isOld := number == g.core.checkpoint.number // The group was moved since this was asked for.
 		g.mu.Unlock()
 		if !isOld {
-			if err := g.streams.saveCheckpoint(ctx, g.streams.checkpointWrite(number, nil)); err != nil {
+			if err := g.streams.saveCheckpoint(ctx, g.streams.checkpointWrite(number, at, nil)); err != nil {
 				return err
 			}
 			g.metrics.checkpoints.Inc()

@@ -24,11 +24,16 @@ type ownStreams struct {
 	timeout time.Duration // of one write
 }
 
-// checkpointWrite makes the write of a checkpoint. One below the first number is written twice:
+// checkpointWrite makes the write of a checkpoint, of an event at a position of the log; -1: that is
+// not known. One below the first number is written twice:
 // then versions that do not know it see no older one, and the group begins where it did.
-func (s *ownStreams) checkpointWrite(number int64, reset *resetBy) *event.Write {
+func (s *ownStreams) checkpointWrite(number, at int64, reset *resetBy) *event.Write {
 	var metadata []byte
-	if m := (checkpointMetadata{s.place.Since, reset}); m != (checkpointMetadata{}) {
+	m := checkpointMetadata{Since: s.place.Since, Reset: reset}
+	if at >= 0 {
+		m.Log = &at
+	}
+	if m != (checkpointMetadata{}) {
 		var err error
 		if metadata, err = json.Marshal(&m); err != nil {
 			panic(err) // Texts and numbers always have a form in JSON.
@@ -66,13 +71,13 @@ func (s *ownStreams) saveCheckpoint(ctx context.Context, w *event.Write) error {
 }
 
 // checkpoint returns the number of the last checkpoint: -1 says that nothing is answered, from the
-// start on. There need not be one.
-func (s *ownStreams) checkpoint(ctx context.Context) (number int64, isFound bool, err error) {
+// start on. There need not be one. at is as in checkpointWrite.
+func (s *ownStreams) checkpoint(ctx context.Context) (number, at int64, isFound bool, err error) {
 	page, err := s.store.ReadStream(ctx, event.StreamRead{Stream: s.CheckpointStream(), From: event.Head, Count: 2, Backward: true})
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
 	case err != nil:
-		return -1, false, fmt.Errorf("read the checkpoint: %w", err)
+		return -1, -1, false, fmt.Errorf("read the checkpoint: %w", err)
 	}
 	for i := range page.Events {
 		e := &page.Events[i].Record
@@ -84,15 +89,18 @@ func (s *ownStreams) checkpoint(ctx context.Context) (number int64, isFound bool
 			continue // It is of another source.
 		}
 		if n, ok := s.parseCheckpoint(e); ok {
-			return n, true, nil
+			if at = -1; m.Log != nil {
+				at = *m.Log
+			}
+			return n, at, true, nil
 		}
 		// Events that were processed after an older checkpoint come again, which is allowed.
 		s.logger.Warn("an event is not a checkpoint and is skipped", logkey.Stream, e.Stream, logkey.Number, e.Number, logkey.Type, e.Type)
 	}
 	if after := s.place.After; after != nil {
-		return *after, true, nil
+		return *after, -1, true, nil
 	}
-	return -1, false, nil
+	return -1, -1, false, nil
 }
 
 // parseCheckpoint reads the number, which is in a JSON string, or bare in older data.

@@ -26,6 +26,8 @@ type message struct {
 	number int64           // in the source, or in the stream of replays
 	before int64           // number before it up to which all was read, -1: none
 	seq    int64           // core.seq with this one
+	// position of the log of the event with the number before; -1: not known
+	beforeAt int64
 
 	retries  int
 	bucket   int16 // of a pinned strategy, -1: none yet

@@ -16,7 +16,7 @@ const movedMark = "@source"
 // place is where a group began to read its present source: do not change.
 type place struct {
 	// Since tells the checkpoints of this source, which have the same number, from those of others:
-	// they may even come later. It is the number of the event that stored the change, or 1.
+	// they may even come later. It is one more than the number of the event that stored the change.
 	Since int64 `json:"since"`
 	// After is the last number before the place, -1: the place is the start. nil: the group begins
 	// as its settings say.
@@ -85,7 +85,7 @@ type boundary struct {
 // settings say. The caller holds the group.
 func (g *group) boundary(ctx context.Context) (*boundary, error) {
 	g.mu.Lock()
-	answered, _ := g.core.position() // In the log, this may be an event that the filter left out.
+	answered, _, at := g.core.answered() // In the log, this may be an event that the filter left out.
 	number := g.core.next
 	for _, l := range []*list{&g.core.unanswered, &g.core.buffer} {
 		if m := l.head; m != nil && m.number < number {
@@ -103,6 +103,8 @@ func (g *group) boundary(ctx context.Context) (*boundary, error) {
 		return &boundary{Last: -1, First: number}, nil
 	case number == 0 && after == nil && g.Settings.StartFrom >= 0:
 		return nil, nil
+	case at >= 0:
+		return &boundary{Last: at}, nil
 	}
 	for _, r := range []event.StreamRead{{From: number - 1, Backward: true}, {From: number}} {
 		r.Stream, r.Count, r.MaxPayload = g.reads().Stream, 1, 1
@@ -119,8 +121,10 @@ func (g *group) boundary(ctx context.Context) (*boundary, error) {
 			return &boundary{Last: -1, First: page.Events[0].Position}, nil
 		}
 	}
-	// There never was one, or all are gone.
-	return &boundary{Last: -1, First: g.store.LogEnd()}, nil
+	if answered >= 0 {
+		return nil, &SettingsError{Plain: true, Text: "The place of the group in another source is not known: the last event that was answered is gone."}
+	}
+	return &boundary{Last: -1, First: g.store.LogEnd()}, nil // There never was one.
 }
 
 // move finds the place of a group in the source of its next definition. The caller holds the group.

@@ -99,7 +99,38 @@ func TestSources(t *testing.T) {
 			b.store.scavenge("s", 0, 1)
 			b.store.Append("$$s", "$metadata", `{"$tb":2}`, "")
 			move(b, "o")
-			b.takeNames(9, "2@o", "3@o")
+			b.takeNames(9, "1@o", "2@o", "3@o")
+		}},
+		{"a stream that was deleted, over a change of leader", func(b *bench) {
+			b.store.add("s", 2)
+			b.create(func(s settings) { s.MaxCheckpointCount = 1 })
+			b.ack(b.takeNames(2, "0@s", "1@s")...)
+			b.store.add("o", 2)
+			b.lead()
+			b.store.Delete(event.SoftDelete, "s")
+			move(b, "o")
+			b.takeNames(9, "0@o", "1@o")
+		}},
+		{"a place that nothing tells any more", func(b *bench) {
+			b.store.add("s", 2)
+			b.create(nil)
+			b.store.Append(b.key.CheckpointStream(), "$SubscriptionCheckpoint", `"1"`, "") // Of another version.
+			b.lead()
+			b.store.Delete(event.SoftDelete, "s")
+			s := subscription.DefaultSettings()
+			s.Source = "o"
+			_, isRefused := errors.AsType[*subscription.SettingsError](b.Update(b.ctx, b.key, s, ""))
+			b.is("refused", isRefused, true)
+			b.is("source", b.info().Settings.Source, "")
+		}},
+		{"the first group there is", func(b *bench) {
+			events(b, 3)
+			b.create(func(s settings) { s.Source, s.MaxCheckpointCount = "o", 1 })
+			b.ack(b.takeNames(2, "0@o", "1@o")...)
+			b.is("checkpoint", b.checkpoint(), `"1"`)
+			b.update(func(s settings) { s.Source = "s" })
+			b.lead()
+			b.takeNames(9, "2@s")
 		}},
 		{"a filter", func(b *bench) {
 			b.key.Stream = "$all"

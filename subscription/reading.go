@@ -51,7 +51,7 @@ func (g *group) run() {
 // load reads how far the group got, the messages that are being replayed, and those that are still
 // to be replayed.
 func (g *group) load(ctx context.Context) error {
-	checkpoint, isFound, err := g.streams.checkpoint(ctx)
+	checkpoint, at, isFound, err := g.streams.checkpoint(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,6 +79,7 @@ func (g *group) load(ctx context.Context) error {
 	}
 	ok := g.apply(func(c *core, now time.Time) {
 		c.load(checkpoint, next, known, now)
+		c.lastAt = at
 		c.trimmedTo, c.replayEnd = replays.from, replays.end
 		c.addReplays(replays.all, forgotten)
 		if len(settled.Replaying) > 0 || settled.Forward != nil {

@@ -47,7 +47,10 @@ type Reset struct {
 
 // checkpointMetadata is stored with a checkpoint: do not change.
 type checkpointMetadata struct {
-	Since int64    `json:"since,omitempty"` // see place
+	Since int64 `json:"since,omitempty"` // see place
+	// Log is the position of the log of the event that the checkpoint names, if it is one of a
+	// stream: the event may be gone when the place is asked for. nil: not known.
+	Log   *int64   `json:"log,omitempty"`
 	Reset *resetBy `json:"reset,omitempty"`
 }
 
@@ -191,7 +194,7 @@ func (g *group) reset(ctx context.Context, to Target, by string, leave func()) (
 		leave()
 		return p, err
 	}
-	w := g.streams.checkpointWrite(p.checkpoint, &resetBy{by, g.now().UTC().Format(time.RFC3339Nano)})
+	w := g.streams.checkpointWrite(p.checkpoint, -1, &resetBy{by, g.now().UTC().Format(time.RFC3339Nano)})
 	try := func(ctx context.Context) error { return g.streams.saveCheckpoint(ctx, w) }
 	if err = try(ctx); err == nil {
 		g.move(&p, leave)
@@ -245,7 +248,7 @@ func (c *core) reset(number, next int64, now time.Time) {
 	c.buffer = list{}
 	c.delays.letGo()
 	c.checkpoint.number, c.checkpoint.seq, c.checkpoint.at, c.checkpoint.moved = number, c.seq, now, time.Time{}
-	c.last, c.next, c.until, c.live, c.more = number, next, 0, false, false
+	c.last, c.lastAt, c.next, c.until, c.live, c.more = number, -1, next, 0, false, false
 }
 
 // find returns the number of the checkpoint of a target, and that of the first event after it that

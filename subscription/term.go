@@ -367,7 +367,7 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	}
 	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, names: names}
 	if set.Source != "" {
-		d.place.Since = max(1, t.version+1)
+		d.place.Since = t.version + 2
 	}
 	// The streams of an earlier group of that name must not become this one's, also when its
 	// deletion was cut short.
@@ -462,7 +462,7 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 		if err != nil {
 			return err
 		}
-		d.place = place{Since: t.version + 1}
+		d.place = place{Since: t.version + 2}
 		err = d.move(ctx, g)
 		leave()
 		if err == nil {

@@ -59,10 +59,11 @@ func (g *group) reach(ctx context.Context, position int64) error {
 	defer context.AfterFunc(g.ctx, cancel)()
 	return g.line.Wait(ctx, position, func() {
 		g.mu.Lock()
-		isIdle := g.core.live && !g.core.more && g.core.until <= position
+		isBehind := g.core.until <= position
 		g.mu.Unlock()
-		// The source may have nothing new although the log has, and would not be looked at.
-		if isIdle {
+		// The source may have nothing new although the log has, and would not be looked at. A page
+		// that is being read may have begun before the log had it.
+		if isBehind {
 			_, _ = g.fill(g.ctx) // If that fails, the wait continues.
 		}
 	})

@@ -80,6 +80,20 @@ func TestAwait(t *testing.T) {
 			}
 			b.must(<-ended)
 		}},
+		{"a page that began before the log was there", func(b *bench) {
+			b.create(nil)
+			b.store.add("s", 1)
+			b.ack(b.take(1, 0)...)
+			isRead := make(chan struct{})
+			b.store.BeforeRead.Set(func(context.Context, event.StreamRead) error { <-isRead; return nil })
+			b.store.add("s", 1)
+			synctest.Wait()
+			b.store.add("other", 1)
+			ended := b.awaiting(b.last(), time.Hour)
+			close(isRead)
+			b.ack(b.take(1, 1)...)
+			b.must(<-ended)
+		}},
 		{"the stream is not there, or gone", func(b *bench) {
 			b.create(nil)
 			b.store.add("other", 1)
