@@ -24,9 +24,9 @@ type ownStreams struct {
 	timeout time.Duration // of one write
 }
 
-// checkpointWrite makes the write of a checkpoint, of an event at a position of the log; -1: that is
-// not known. One below the first number is written twice:
-// then versions that do not know it see no older one, and the group begins where it did.
+// checkpointWrite makes the write of a checkpoint: at an event that lies there in the log, -1: that
+// is not known. One below the first number is written twice: then versions that do not know it see
+// no older one, and the group begins where it did.
 func (s *ownStreams) checkpointWrite(number, at int64, reset *resetBy) *event.Write {
 	var metadata []byte
 	m := checkpointMetadata{Since: s.place.Since, Reset: reset}

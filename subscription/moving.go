@@ -85,7 +85,8 @@ type boundary struct {
 // settings say. The caller holds the group.
 func (g *group) boundary(ctx context.Context) (*boundary, error) {
 	g.mu.Lock()
-	answered, _, at := g.core.answered() // In the log, this may be an event that the filter left out.
+	// In the log, this may be an event that the filter left out.
+	answered, _, at := g.core.answered()
 	number := g.core.next
 	for _, l := range []*list{&g.core.unanswered, &g.core.buffer} {
 		if m := l.head; m != nil && m.number < number {

@@ -114,7 +114,8 @@ func TestSources(t *testing.T) {
 		{"a place that nothing tells any more", func(b *bench) {
 			b.store.add("s", 2)
 			b.create(nil)
-			b.store.Append(b.key.CheckpointStream(), "$SubscriptionCheckpoint", `"1"`, "") // Of another version.
+			// Of another version.
+			b.store.Append(b.key.CheckpointStream(), "$SubscriptionCheckpoint", `"1"`, "")
 			b.lead()
 			b.store.Delete(event.SoftDelete, "s")
 			s := subscription.DefaultSettings()
