@@ -96,7 +96,7 @@ func (g *group) boundary(ctx context.Context) (*boundary, error) {
 	g.mu.Unlock()
 	after := g.place.After
 	switch {
-	case after != nil && (g.source.all && answered == *after || !g.source.all && number == *after+1):
+	case after != nil && answered == *after:
 		return g.place.Log, nil // Nothing was answered since.
 	case g.source.all && answered >= 0:
 		return &boundary{Last: answered}, nil

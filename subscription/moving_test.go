@@ -111,6 +111,19 @@ func TestSources(t *testing.T) {
 			move(b, "o")
 			b.takeNames(9, "0@o", "1@o")
 		}},
+		{"a source whose next event is gone", func(b *bench) {
+			b.store.add("s", 1)
+			b.create(nil)
+			b.ack(b.takeNames(1, "0@s")...)
+			events(b, 1)
+			move(b, "o")
+			b.store.add("o", 1)
+			b.store.Append("$$o", "$metadata", `{"$tb":1}`, "")
+			b.lead()
+			b.takeNames(1, "1@o")
+			move(b, "s")
+			b.takeNames(9, "1@s")
+		}},
 		{"a place that nothing tells any more", func(b *bench) {
 			b.store.add("s", 2)
 			b.create(nil)
