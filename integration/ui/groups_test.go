@@ -189,8 +189,8 @@ func parkOfAll(ctx context.Context, t *testing.T, n *testkit.Process, group stri
 	}
 }
 
-// TestGroupOperations pauses a group, moves it after a look at what that means, gives it delays, and
-// hands its parked messages on.
+// TestGroupOperations pauses a group, moves it after a look at what that means, gives it delays,
+// and hands its parked messages on.
 func TestGroupOperations(t *testing.T) {
 	n := startNode(t)
 	appendMany(t, n, "orders-1", 0, 5)
@@ -256,7 +256,8 @@ func TestRebuild(t *testing.T) {
 	ask(t, n, "POST", "/projections/continuous?name=totals&type=JS&enabled=yes", "fromStream('orders-1').when({$init() { return {n: 0} }, $any(s) { s.n++ }})")
 	p := newBrowser(t).open(t, n.URL(), "admin", "#/projections/totals")
 	p.sees("n: 3")
-	for _, verb := range []string{"Disable", "Enable"} { // A checkpoint is what the second version follows.
+	// A checkpoint is what the second version follows.
+	for _, verb := range []string{"Disable", "Enable"} {
 		p.click("button", verb)
 		p.sees(map[string]string{"Disable": "Stopped", "Enable": "Running"}[verb])
 	}
