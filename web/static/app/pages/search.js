@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { path, to } from "../lib/address.js";
 import { plural, readTime, time } from "../lib/format.js";
 import { follow } from "../live.js";
-import { Check, Failure, Field, Page, Tabs } from "../parts/basics.js";
+import { Check, Empty, Failure, Field, Page, Tabs } from "../parts/basics.js";
 import { Columns, useColumns } from "../parts/columns.js";
 import { enough, Events, fromEntry } from "../parts/events.js";
 import { Find } from "../parts/find.js";
@@ -78,6 +78,6 @@ function Scan({ query, utc }) {
 	}, [after]);
 	return html`<div class="bar"><span role="status">${plural(found.length, "match", "matches")}; ${looked(state, found, query, utc)}.</span>
 		<span class="row-acts push">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${() => more(state.last)}>Look further</button>`}${found.length > 0 && html`<${Columns} of=${found} value=${fields} set=${setFields} />`}</span></div>
-		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${true} name="Matches" find=${query.text} fields=${fields} />`;
+		${state.error && html`<${Failure} error=${state.error} />`}${found.length === 0 && state.over !== "" && !state.error ? html`<${Empty} text=${hides ? "No event matches. Those of the system were left out." : "No event matches."} />` : html`<${Events} of=${found} all=${true} name="Matches" find=${query.text} fields=${fields} />`}`;
 }
 

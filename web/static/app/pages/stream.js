@@ -194,7 +194,7 @@ function Live({ stream, all, types, resolve, fields, hides }) {
 	const shown = whole ? rows : rows.slice(0, drawn);
 	const text = { connecting: "Connecting", connected: "Reading", live: "Live", behind: "Behind, reading the log", broken: "The connection broke; trying again", deleted: "The stream was deleted; waiting for its next event", gone: "The stream was deleted for ever", denied: "The right to read was withdrawn", shutdown: "The node shuts down", paused: "Paused", failed: "Failed" };
 	return html`<p><span class=${"state " + (state.name === "live" ? "good" : "idle")}>${text[state.name] || state.name}</span> <span class="muted">${plural(state.total, "event")} since it began${state.total > shown.length ? `, the newest ${shown.length} are shown` : ""}</span> ${rows.length > drawn && html`<button onClick=${() => showAll(!whole)}>Show ${whole ? drawn : kept}</button>`}</p>
-		${state.error && html`<${Failure} error=${state.error} />`}<div aria-live="off"><${Events} of=${shown} all=${all} fields=${fields} /></div>`;
+		${state.error && html`<${Failure} error=${state.error} />`}<div aria-live="off">${shown.length === 0 ? html`<${Empty} icon=${icons.Radio} text="What is appended from now on appears here." />` : html`<${Events} of=${shown} all=${all} fields=${fields} />`}</div>`;
 }
 
 /** Delete deletes a stream softly, unless For ever is chosen. */
