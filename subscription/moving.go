@@ -64,6 +64,9 @@ func (s *Settings) keep(k Key, was *Settings) {
 	case k.Stream:
 		s.Source = ""
 	}
+	if s.reads(k) != was.reads(k) && s.StartFrom == was.StartFrom {
+		s.StartFrom = min(s.StartFrom, 0) // A number says nothing of another source.
+	}
 	switch isLog := s.reads(k).Stream == event.AllStream; {
 	case s.Filter == nil && isLog:
 		s.Filter = was.Filter

@@ -111,6 +111,14 @@ func TestSources(t *testing.T) {
 			move(b, "o")
 			b.takeNames(9, "0@o", "1@o")
 		}},
+		{"a start that was one of the old source, as of clients that send all settings", func(b *bench) {
+			events(b, 4)
+			b.create(func(s settings) { s.StartFrom = 2 })
+			b.ack(b.takeNames(1, "2@s")...)
+			b.update(func(s settings) { s.StartFrom, s.Source, s.Filter = 2, "$all", only })
+			b.is("start", b.info().Settings.StartFrom, 0)
+			b.takeNames(9, "2@o", "3@s", "3@o")
+		}},
 		{"a source whose next event is gone", func(b *bench) {
 			b.store.add("s", 1)
 			b.create(nil)
