@@ -128,7 +128,7 @@ func TestLongJobs(t *testing.T) {
 	job("make a backup", 2, func(_ *testing.T, p *tab) {
 		p.goTo("#/backup")
 		p.click("button", "Back up now")
-		p.sees("The last one: Success")
+		p.sees("The last one Success")
 		p.find("table", "Backups")
 	})
 	job("who did what", 2, func(_ *testing.T, p *tab) {
