@@ -336,7 +336,7 @@ func strikeDiskHang(_ context.Context, n *nemesis) (string, func(context.Context
 
 // leftOnDisk is what a full disk has left: nothing, so little that some writes still succeed, or a
 // part of what nodes keep in reserve. With that a node runs on and takes no entries.
-var leftOnDisk = [...]int64{0, 0, 4096, 64 << 10, 16 << 20, 48 << 20, 100 << 20}
+var leftOnDisk = [...]int64{0, 4096, 64 << 10, 16 << 20, 48 << 20, 100 << 20}
 
 func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	var nodes []int

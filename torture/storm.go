@@ -42,16 +42,17 @@ var gusts = [...]struct {
 // while another has just ended, a node that starts between two leaders, a leader that is replaced
 // while its disk is full.
 func strikeStorm(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	var kinds []int
+	// In most storms one kind of steps is much more frequent than others.
+	var shares [len(gusts)]float64
 	var names []string
-	disks := false
+	sum, disks := 0.0, false
 	for i, g := range gusts {
-		if g.can(n.c.Can()) && n.rng.IntN(4) > 0 {
-			kinds, names = append(kinds, i), append(names, g.name)
-			disks = disks || g.name == "disks"
+		if g.can(n.c.Can()) && n.rng.IntN(5) > 0 {
+			shares[i] = math.Pow(n.rng.Float64(), 3)
+			sum, names, disks = sum+shares[i], append(names, g.name), disks || g.name == "disks"
 		}
 	}
-	if len(kinds) == 0 {
+	if len(names) == 0 {
 		return "", nil, errNotNow
 	}
 	mean := float64(stormQuickest) * math.Exp(n.rng.Float64()*math.Log(float64(stormSlowest/stormQuickest)))
@@ -78,7 +79,11 @@ func strikeStorm(ctx context.Context, n *nemesis) (string, func(context.Context)
 		}
 		steps++
 		// No step is given up half way.
-		err = gusts[kinds[n.rng.IntN(len(kinds))]].step(context.WithoutCancel(ctx), n, node)
+		kind, dice := 0, n.rng.Float64()*sum
+		for dice -= shares[0]; dice >= 0 && kind < len(gusts)-1; dice -= shares[kind] {
+			kind++
+		}
+		err = gusts[kind].step(context.WithoutCancel(ctx), n, node)
 	}
 	what := fmt.Sprintf("%d changes of %s, one every %s", steps, strings.Join(names, ", "), time.Duration(mean).Round(time.Millisecond))
 	return what, func(ctx context.Context) error {
@@ -96,14 +101,15 @@ func strikeStorm(ctx context.Context, n *nemesis) (string, func(context.Context)
 	}, err
 }
 
-// gustOfLinks cuts some of a node's links, in one direction or both, or makes all links whole.
+// gustOfLinks cuts all or some of a node's links, in one direction or both, or makes all whole.
 func gustOfLinks(_ context.Context, n *nemesis, node int) error {
 	if n.rng.IntN(3) == 0 {
 		return n.c.HealNetwork()
 	}
 	var links []cut
+	all := n.rng.IntN(2) == 0
 	for _, other := range n.others(node) {
-		if n.rng.IntN(2) == 0 {
+		if all || n.rng.IntN(2) == 0 {
 			links = append(links, between(node, other)...)
 		}
 	}
