@@ -28,7 +28,8 @@ type leadership struct {
 	removed      func() bool // the cluster runs without this node
 
 	priority  atomic.Int64
-	resigning atomic.Bool
+	resigning atomic.Bool // one goroutine at a time hands over
+	offers    offers      // belongs to the one that does
 	few       atomic.Bool // fewer voters than a majority of the cluster's size are known
 	stayed    time.Time   // when leaveUnfit failed last; belongs to the goroutine that looks
 
@@ -134,6 +135,27 @@ func (l *leadership) outranked() bool {
 	return false
 }
 
+// offers are the offers of leadership within a term that came to nothing. raft may leave the
+// question of such a one in the queue of a follower that does not answer. A second one would then
+// wait for room there, and if the leadership ends meanwhile it waits for ever, and raft takes no
+// entry from this node any more, in whatever term. So a node is asked again only when it has all
+// that it lacked: then the queue was read.
+type offers struct {
+	term uint64
+	last map[event.ID]uint64 // the end of the Raft log when the node was given up
+}
+
+func (o *offers) declined(term uint64, node event.ID, last uint64) {
+	if o.term != term || o.last == nil {
+		o.term, o.last = term, map[event.ID]uint64{}
+	}
+	o.last[node] = last
+}
+
+func (o *offers) open(term uint64, s Status) bool {
+	return o.term != term || s.Last >= o.last[s.Node]
+}
+
 // errNobody says that no other node could take over.
 var errNobody = errors.New("no other voter that has everything answers")
 
@@ -172,11 +194,15 @@ func (l *leadership) handOver(ctx context.Context, r *Replica, suits func(Status
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if !l.offers.open(r.raft.CurrentTerm(), s) {
+			continue
+		}
 		address, _ := l.peers.member(s.Node.String())
 		begun := time.Now()
 		if err := r.raft.LeadershipTransferToServer(raft.ServerID(s.Node.String()), raft.ServerAddress(address.ReplicationAddress)).Error(); err != nil {
 			last = fmt.Errorf("hand over to %s: %w", s.Node, err)
 			if r.raft.State() == raft.Leader {
+				l.offers.declined(r.raft.CurrentTerm(), s.Node, r.raft.LastIndex())
 				l.self.logger.Warn("leadership was not handed over", logkey.To, l.peers.place(s.Node.String()), logkey.Error, err)
 				continue
 			}

@@ -88,3 +88,26 @@ func TestOutranked(t *testing.T) {
 		})
 	}
 }
+
+// A node that did not take the leadership is asked again when it has all that it lacked, or in
+// another term.
+func TestOffersOfLeadership(t *testing.T) {
+	var o offers
+	a, b := event.ID{1}, event.ID{2}
+	check.Equal(t, o.open(7, Status{Node: a}), true, "before any offer")
+	o.declined(7, a, 50)
+	for _, c := range []struct {
+		term uint64
+		s    Status
+		want bool
+	}{
+		{7, Status{Node: a, Last: 49}, false},
+		{7, Status{Node: a, Last: 50}, true},
+		{7, Status{Node: b, Last: 49}, true},
+		{8, Status{Node: a, Last: 49}, true},
+	} {
+		check.Equal(t, o.open(c.term, c.s), c.want, "term ", c.term, " ", c.s.Node, " ", c.s.Last)
+	}
+	o.declined(8, b, 60)
+	check.Equal(t, o.open(8, Status{Node: a, Last: 1}), true, "of the term before")
+}

@@ -112,6 +112,15 @@ func NotWritten(err error) bool {
 }
 
 func (p *Pipeline) resolveGain(g *group, err error) {
+	switch {
+	case !errors.Is(err, raft.ErrLeadershipTransferInProgress) || !p.deps.Leader():
+		p.refused = time.Time{}
+	case p.refused.IsZero():
+		p.refused = time.Now()
+	case time.Since(p.refused) > endlessTransfer:
+		p.fail(g, errEndlessTransfer)
+		return
+	}
 	if err != nil || p.deps.Term() != g.term || !p.deps.Leader() {
 		p.tryAgain() // Without delay this would spin while leadership is being handed over.
 	} else if p.reset() {
@@ -120,6 +129,14 @@ func (p *Pipeline) resolveGain(g *group, err error) {
 		p.logger.Info("leading", logkey.Term, p.term)
 	}
 }
+
+// endlessTransfer is longer than any transfer of leadership takes: raft waits for the follower to
+// catch up, an election timeout at most, and for its answer.
+const endlessTransfer = time.Minute
+
+// errEndlessTransfer: raft may wait without end for its question to a follower that it does not
+// replicate to any more, and refuses all entries meanwhile, in later terms too.
+var errEndlessTransfer = errors.New("raft is giving leadership to another node without end: only a restart ends that")
 
 // fail ends the write path because the node cannot be trusted any more.
 func (p *Pipeline) fail(g *group, cause error) {

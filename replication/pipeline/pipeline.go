@@ -136,6 +136,7 @@ type Pipeline struct {
 	spare    []*group         // answered ones, for their memory
 	refusals int              // entries refused in a row
 	retry    <-chan time.Time // nil unless gaining leadership is to be tried again
+	refused  time.Time        // since when a transfer of leadership keeps this node from gaining it
 	failed   bool
 	paused   bool // nothing is decided, proposed or refused
 	// closed when nothing is in flight any more; nil unless a caller waits for that
@@ -322,7 +323,7 @@ func (p *Pipeline) Resume() {
 // same term they are proposed as they are, and otherwise lose takes them back. To decide them again
 // the decider would have to be reset, which is not allowed with an entry in flight.
 func (p *Pipeline) obey(o order) {
-	p.paused, p.drained = o.pause, o.drained
+	p.paused, p.drained, p.refused = o.pause, o.drained, time.Time{}
 	p.reportDrained()
 }
 

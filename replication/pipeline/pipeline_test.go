@@ -748,3 +748,24 @@ func TestReadOnly(t *testing.T) {
 		r.answered(a, 0, nil)
 	})
 }
+
+// A transfer of leadership that raft never ends keeps this node from gaining it: the node must end.
+// One that ends in time does no harm.
+func TestEndlessTransfer(t *testing.T) {
+	inRig(t, func(r *rig) {
+		refuse := func(long time.Duration) {
+			for begun := time.Now(); time.Since(begun) < long && len(r.fatal) == 0; time.Sleep(2 * gainRetry) { // virtual
+				r.next("").resolve(raft.ErrLeadershipTransferInProgress, nil)
+			}
+		}
+		refuse(endlessTransfer)
+		check.Equal(t, len(r.fatal), 0, "fatal errors of a transfer that ends")
+		r.lead()
+		r.termNow.Add(1)
+		r.hint <- true
+		refuse(endlessTransfer)
+		check.Equal(t, len(r.fatal), 0, "fatal errors after a new begin")
+		refuse(time.Second)
+		check.Is(t, <-r.fatal, errEndlessTransfer, "fatal error")
+	})
+}
