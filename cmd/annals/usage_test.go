@@ -139,7 +139,8 @@ func TestCommandsThatConfirm(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"backup prune", "cluster accept-loss", "cluster recover", "cluster remove", "projection delete", "projection reset", "redact", "user remove"}
+	want := []string{"backup prune", "cluster accept-loss", "cluster recover", "cluster remove",
+		"group delete", "group parked drop", "group reset", "projection delete", "projection reset", "redact", "user remove"}
 	check.Slice(t, got, want)
 }
 
