@@ -250,7 +250,7 @@ func shownFormat(t *testing.T, c *testkit.Client, paths []string) []byte {
 // time, or how far it is, and documents may get more of them.
 var lastingFields = []string{
 	"entries", "eventId", "eventType", "eventNumber", "data", "metaData", "isJson", "updated", "streamId", "positionEventNumber", "positionStreamId", "title",
-	"$maxCount", "$maxAge", "$tb", "$cacheControl", "$acl", "$r", "$w", "custom", "loginName", "fullName", "groups", "disabled", "config", "startFrom", "resolveLinktos", "eventStreamId", "groupName", "total", "name", "n", "filter",
+	"$maxCount", "$maxAge", "$tb", "$cacheControl", "$acl", "$r", "$w", "custom", "loginName", "fullName", "groups", "disabled", "config", "startFrom", "resolveLinktos", "eventStreamId", "groupName", "total", "name", "n",
 }
 
 func lasting(v any) any {
