@@ -406,6 +406,33 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+// TestUnfinishedOnDamage: a node whose chunk is damaged starts all the same, because only one that
+// runs can get the chunk from another node. Then the redaction is finished.
+func TestUnfinishedOnDamage(t *testing.T) {
+	fsys := vfs.NewMem()
+	n := mustOpen(t, fsys)
+	n.fill()
+	chunk := filepath.Join(dir, "chunk-000000.000000")
+	flip := func() {
+		b := check.Value(vfs.ReadFile(fsys, chunk)).Must(t)
+		f := check.Value(fsys.OpenReadWrite(chunk)).Must(t)
+		at := bytes.Index(b, []byte("lain"))
+		check.Must(t, check.Err(f.WriteAt([]byte{b[at-1] ^ 1}, int64(at-1))))
+		check.Must(t, f.Close())
+	}
+	flip()
+	_, err := n.service.Redact(t.Context(), redact.Request{Events: events("0@private")})
+	if unfinished, ok := errors.AsType[*redact.Unfinished](err); !ok || !event.IsCorruption(unfinished) {
+		t.Fatal(err)
+	}
+	n.close()
+	n = mustOpen(t, fsys)
+	flip()
+	got := check.Value(n.service.Redact(t.Context(), redact.Request{Events: events("0@private")})).Must(t)
+	check.Equal(t, got[0].Status, redact.StatusAlready)
+	check.Equal(t, len(n.ledger.Between(0, 1<<62)), 1, "in the ledger")
+}
+
 // said writes a record into the log, unless it is there.
 func said(n *node, e event.Proposed) {
 	if _, there, err := n.log.Reads.FindID(redact.Stream, e.ID); err != nil || there {

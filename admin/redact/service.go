@@ -253,8 +253,9 @@ func (s *Service) checkSpace(l *eventlog.Log, outcomes []Outcome) error {
 }
 
 // Resume finishes a redaction that an earlier process began. The files are done before it returns,
-// so that no client reads data that was to be blanked. The rest happens in the background, where a
-// lost ledger is rebuilt too.
+// so that no client reads data that was to be blanked. Not so if one is damaged: the file that is
+// to replace it has none of the data, and only a node that runs gets it. The rest happens in the
+// background, where a lost ledger is rebuilt too.
 func (s *Service) Resume() error {
 	if s.opts.InMemory {
 		return nil
@@ -276,7 +277,12 @@ func (s *Service) Resume() error {
 			}
 		}
 		if isTime {
-			if _, err := s.rewrite(l, work); err != nil {
+			_, err := s.rewrite(l, work)
+			switch {
+			case err == nil:
+			case event.IsCorruption(err):
+				s.opts.Logger.Warn("a redaction cannot be finished before a damaged chunk is replaced", logkey.Error, err)
+			default:
 				return fmt.Errorf("finish the redaction that %s names: %w", filepath.Join(s.opts.Dir, pendingFile), err)
 			}
 		}
