@@ -16,7 +16,7 @@ const (
 	// some times longer.
 	groupsDrain       = 20 * time.Second
 	groupsDrainAtMost = 3
-	// progressIs is how recent a delivery must be for a group to get on.
+	// progressIs is how long a group may take to finish when nothing more can come.
 	progressIs = 5 * time.Second
 	// tickSlack is added to a timeout before a message must have come back: servers look once a
 	// second.
@@ -95,7 +95,7 @@ func (c *consumer) drain(ctx context.Context, idle, limit time.Duration) string 
 				return ""
 			}
 		}
-		if over := now.Sub(begun); over > groupsDrainAtMost*limit || over > limit && now.Sub(last) > progressIs {
+		if isStuck(now.Sub(begun), now.Sub(last), idle, limit) {
 			return why
 		}
 		if h == nil || len(h.messages) == 0 {
@@ -105,6 +105,12 @@ func (c *consumer) drain(ctx context.Context, idle, limit time.Duration) string 
 			return err.Error()
 		}
 	}
+}
+
+// isStuck says whether a group that has been drained for so long, and gave nothing for the time
+// silent, is not waited for any more. For the time idle a message may still come.
+func isStuck(drained, silent, idle, limit time.Duration) bool {
+	return drained > groupsDrainAtMost*limit || drained > limit && silent > idle+progressIs
 }
 
 // unfinished asks the group and its stream for the work that is left.

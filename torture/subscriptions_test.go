@@ -102,6 +102,23 @@ func runGroups(t *testing.T, promise string) (*scene, map[string]int64) {
 	return s, l.count.of(ofSubscriptions)
 }
 
+// TestIsStuck: a group that may have finished is not judged before it has said so.
+func TestIsStuck(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		name            string
+		drained, silent time.Duration
+		want            bool
+	}{
+		{"all in time", 10 * s, 9 * s, false},
+		{"messages come late", 27 * s, 5200 * time.Millisecond, false},
+		{"nothing comes", 27 * s, 12 * s, true},
+		{"messages come for ever", 61 * s, s, true},
+	} {
+		check.Equal(t, isStuck(c.drained, c.silent, 5500*time.Millisecond, groupsDrain), c.want, c.name)
+	}
+}
+
 // TestDate: an event of the log was there before later ones were acknowledged.
 func TestDate(t *testing.T) {
 	s := newScene(t)
