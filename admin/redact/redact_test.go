@@ -406,6 +406,20 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+// TestAlreadyIsKept: an event that came blank from another node is kept blank from the time on at
+// which this node says that it is.
+func TestAlreadyIsKept(t *testing.T) {
+	n := mustOpen(t, vfs.NewMem())
+	n.fill()
+	for range 2 {
+		check.Value(n.service.Redact(t.Context(), redact.Request{Events: events("0@private")})).Must(t)
+		listed := n.ledger.Between(0, 1<<62)
+		check.MustEqual(t, len(listed), 1, "in the ledger")
+		check.Equal(t, listed[0].Number, 0)
+		check.Must(t, n.ledger.Cut(0)) // As if another node had blanked it.
+	}
+}
+
 // TestUnfinishedOnDamage: a node whose chunk is damaged starts all the same, because only one that
 // runs can get the chunk from another node. Then the redaction is finished.
 func TestUnfinishedOnDamage(t *testing.T) {

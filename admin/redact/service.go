@@ -152,11 +152,19 @@ func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 		return nil, ErrLocked
 	}
 	defer hold.Unlock()
-	found, outcomes, err := judge(l, &r)
+	found, blank, outcomes, err := judge(l, &r)
 	if err != nil {
 		return nil, err
 	}
-	if r.DryRun || len(found) == 0 {
+	if r.DryRun {
+		return outcomes, nil
+	}
+	// What another node has blanked came in a file of it, and must not come back in the next one.
+	was := pending{Time: s.opts.Now().UTC(), Events: blank, Metadata: r.Metadata}
+	if err := s.opts.Ledger.add(was.entries()); err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
 		return outcomes, nil
 	}
 	if err := s.checkSpace(l, outcomes); err != nil {
@@ -183,9 +191,9 @@ func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// judge finds all events. Those that are not redacted yet are returned by rising position, and what
-// is said of each in a dry run.
-func judge(l *eventlog.Log, r *Request) (found []pendingEvent, outcomes []Outcome, err error) {
+// judge finds all events. Those that are not redacted yet are returned by rising position, the
+// others, and what is said of each in a dry run.
+func judge(l *eventlog.Log, r *Request) (found, already []pendingEvent, outcomes []Outcome, err error) {
 	var refused Refused
 	refuse := func(e Event, why string) { refused.Events = append(refused.Events, clip(e.String())+": "+why) }
 	seen := make(map[Event]bool, len(r.Events))
@@ -196,7 +204,7 @@ func judge(l *eventlog.Log, r *Request) (found []pendingEvent, outcomes []Outcom
 		seen[e] = true
 		places, err := l.Chunks.EventPositions(e.Stream, e.Number)
 		if err != nil {
-			return nil, nil, fmt.Errorf("find %s: %w", clip(e.String()), err)
+			return nil, nil, nil, fmt.Errorf("find %s: %w", clip(e.String()), err)
 		}
 		if len(places) == 0 {
 			refuse(e, "there is no such event")
@@ -212,18 +220,21 @@ func judge(l *eventlog.Log, r *Request) (found []pendingEvent, outcomes []Outcom
 				continue
 			}
 			o := Outcome{Event: e.String(), Position: p.Position, Chunk: p.File, Status: StatusAlready}
+			at := pendingEvent{Stream: e.Stream, Number: e.Number, Position: p.Position, EventID: p.ID}
 			if isWhole(p, r.Metadata) {
 				o.Status = StatusWould
-				found = append(found, pendingEvent{Stream: e.Stream, Number: e.Number, Position: p.Position, EventID: p.ID})
+				found = append(found, at)
+			} else {
+				already = append(already, at)
 			}
 			outcomes = append(outcomes, o)
 		}
 	}
 	if len(refused.Events) > 0 {
-		return nil, nil, &refused
+		return nil, nil, nil, &refused
 	}
 	slices.SortFunc(found, func(a, b pendingEvent) int { return cmp.Compare(a.Position, b.Position) })
-	return found, outcomes, nil
+	return found, already, outcomes, nil
 }
 
 // checkSpace refuses a redaction that would run out of space: the copy of the largest chunk must
