@@ -43,7 +43,7 @@ func run(ctx context.Context, o node.Options, disk *vfs.Mem, g *gate, e *memory.
 	}
 	go func() {
 		defer close(p.opened)
-		if p.node, p.err = node.Open(ctx, o); p.err != nil && p.cut() {
+		if p.node, p.err = node.Open(ctx, o); p.err != nil && ctx.Err() == nil && p.cut() {
 			failed(p, p.err)
 		}
 	}()

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var (
@@ -68,4 +70,16 @@ func TestDurableLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestStopWhileItOpens: a process that is asked to end before its node is open does so in order.
+func TestStopWhileItOpens(t *testing.T) {
+	err := inBubble(func() {
+		c := newCluster(newPlan(Options{Seed: 1, Nodes: 1}))
+		c.ended = func(_, _ int, tail string) { t.Errorf("it ended by itself:\n%s", tail) }
+		check.NoError(t, c.Start(t.Context(), 0))
+		check.NoError(t, c.Terminate(t.Context(), 0))
+		check.NoError(t, c.Close())
+	})
+	check.Must(t, err)
 }
