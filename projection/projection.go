@@ -260,7 +260,7 @@ func (p *projection) current() Run {
 	return p.run
 }
 
-// drop lets go of the run, which has ended.
+// drop lets go of the run, which has ended. What it has handled may not be in a state any more.
 func (p *projection) drop() {
 	p.mu.Lock()
 	r := p.run
@@ -269,6 +269,7 @@ func (p *projection) drop() {
 	if r != nil {
 		r.Close()
 	}
+	p.line.Move(0)
 }
 
 func (p *projection) register() {
@@ -369,7 +370,6 @@ func (p *projection) start(gen int) {
 	p.mu.Lock()
 	o := p.options()
 	p.mu.Unlock()
-	p.line.Move(0)
 	o.Done = p.line.Move
 	r := p.t.opts.Start(p.t.ctx, o)
 	p.mu.Lock()

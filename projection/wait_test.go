@@ -119,6 +119,19 @@ func TestAwait(t *testing.T) {
 			ended = w.awaiting("one", at, time.Second)
 			check.Equal(w, errors.Is(<-ended, context.DeadlineExceeded), true, "the state is that of the checkpoint")
 		}},
+		{"reset while it is stopped", func(w *waited) {
+			w.create("one", "fromStream('a').when({"+count+"})")
+			w.db.Append("a", "t", "{}", "")
+			w.sees("one", "", `{"n":1}`)
+			at := w.last()
+			check.Must(w, w.Command(w.Context(), "one", projection.Disable, operator))
+			check.Must(w, w.Command(w.Context(), "one", projection.Reset, operator))
+			synctest.Wait()
+			ended := w.awaiting("one", at, time.Second)
+			check.Equal(w, errors.Is(<-ended, context.DeadlineExceeded), true, "the state is empty")
+			check.Must(w, w.Command(w.Context(), "one", projection.Enable, operator))
+			w.sees("one", "", `{"n":1}`)
+		}},
 		{"faults", func(w *waited) {
 			w.create("one", "fromStream('a').when({$any: () => { throw 'no' }})")
 			w.db.Append("a", "t", "{}", "")
