@@ -35,13 +35,14 @@ const (
 func projectionFailed(name string, err error) error {
 	_, taken := errors.AsType[*projection.Exists](err)
 	_, refused := errors.AsType[*projection.Refused](err)
+	_, conflict := errors.AsType[*projection.Conflict](err)
 	bad, isBad := errors.AsType[*projection.BadInput](err)
 	switch {
 	case errors.Is(err, projection.ErrNotFound):
 		return plain(codes.NotFound, fmt.Sprintf("Projection '%s' not found", name))
 	case taken:
 		return plain(codes.Unknown, textProjectionTaken)
-	case refused, errors.Is(err, projection.ErrAborted):
+	case refused, conflict, errors.Is(err, projection.ErrAborted):
 		return plain(codes.Unknown, textProjectionRefused)
 	case isBad:
 		return invalid("%s", bad.Text)

@@ -191,6 +191,7 @@ func TestProjectionsFail(t *testing.T) {
 		"unknown":       {leader, fmt.Errorf("x: %w", projection.ErrNotFound), noSuch, "-"},
 		"taken":         {leader, &projection.Exists{Name: "none"}, conflict, "-"},
 		"refused":       {leader, &projection.Refused{Text: "no"}, failed, "-"},
+		"being rebuilt": {leader, &projection.Conflict{Text: "no"}, failed, "-"},
 		"aborted":       {leader, projection.ErrAborted, failed, "-"},
 		"bad":           {leader, &projection.BadInput{Text: "100% wrong"}, "InvalidArgument: 100% wrong", "FailedPrecondition: Projection Subsystem cannot be restarted as it is in the wrong state: Starting"},
 		"not allowed":   {leader, event.ErrNotAuthorized, denied, ""},

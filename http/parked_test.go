@@ -63,7 +63,9 @@ func TestParkedForward(t *testing.T) {
 		at := s.group + "/parked"
 		for path, text := range map[string]string{
 			"/forward": "to must be", "/forward?to=": "to must be", "/forward?to=$all": "to must be", "/forward?to=$$s": "to must be", "/forward?to=$idx-et-x": "to must be",
-			"/forward?to=d&numbers=": "numbers must be", "/forward?to=d&from=x": "from must be", "/replay?rate=0": "rate must be", "/replay?rate=1&numbers=1": "rate is for all",
+			"/forward?to=$persistentsubscription-s::g-parked": "to must be", "/forward?to=$persistentsubscription-s::g-desk": "to must be",
+			"/forward?to=$persistentsubscription-s::g-checkpoint": "to must be",
+			"/forward?to=d&numbers=":                              "numbers must be", "/forward?to=d&from=x": "from must be", "/replay?rate=0": "rate must be", "/replay?rate=1&numbers=1": "rate is for all",
 		} {
 			s.manages("POST", at+path, "").is(t, 400).says(t, text)
 		}

@@ -57,7 +57,10 @@ func TestSourceOfAGroup(t *testing.T) {
 		for body, text := range map[string]string{
 			`{"source":1}`: "source must be", `{"filter":1}`: "filter must be", `{"filter":{"of":"x","regex":"y"}}`: "filter must be",
 			`{"filter":{"of":"type","regex":"y","prefixes":["z"]}}`: "filter must be",
-			`{"startPosition":"C:0/P:0"}`:                           "startPosition must be",
+			`{"filter":{"of":"type"}}`:                              "filter must be", `{"filter":{"of":"type","prefix":["z"]}}`: "filter must be",
+			`{"filter":{"prefix":["z"]}}`: "filter must be", `{"filter":{"of":"type","prefixes":["z",""]}}`: "filter must be",
+			`{"filter":{"prefixes":["z"]}}`: "filter must be",
+			`{"startPosition":"C:0/P:0"}`:   "startPosition must be",
 		} {
 			update(body).is(t, 400).says(t, text)
 		}

@@ -69,6 +69,7 @@ func TestSettings(t *testing.T) {
 		{"factor that is no number", `{"retryBackoff":"NaN"}`, nil, "factor of retryBackoff (NaN) must be between 1 and 100"},
 		{"no factor", `{"retryBackoff":{"atMostMilliseconds":5}}`, nil, "retryBackoff must be a factor, or an object with a factor."},
 		{"factor of 0", `{"retryBackoff":0}`, nil, "retryBackoff must be a factor, or an object with a factor."},
+		{"misspelled limit", `{"retryBackoff":{"factor":2,"atMost":5}}`, nil, "retryBackoff must be an object with factor and atMostMilliseconds alone."},
 		{"list for a backoff", `{"retryBackoff":[2]}`, nil, "retryBackoff must be a factor, or an object with a factor."},
 		{"word for a limit", `{"retryBackoff":{"factor":2,"atMostMilliseconds":"x"}}`, nil, "atMostMilliseconds of retryBackoff must be an integer."},
 		{"limit below the delay", `{"retryDelayMilliseconds":2000,"retryBackoff":{"factor":2,"atMostMilliseconds":1000}}`, nil,

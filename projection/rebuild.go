@@ -123,7 +123,7 @@ func (e *Conflict) Error() string { return e.Text }
 var ErrNoRebuild = errors.New("The projection is not being rebuilt") //lint:ignore ST1005 the text is that of the wire
 
 var (
-	errRebuilding = &Refused{"The projection is being rebuilt. Swap or end the rebuild first."}
+	errRebuilding = &Conflict{"The projection is being rebuilt. Swap or end the rebuild first"}
 	errRebuilt    = &Conflict{"The projection is being rebuilt already"}
 	errClearing   = &Conflict{"The streams of the rebuild before are being deleted. Try again later"}
 	errNotSwapped = &Conflict{"The projection could not be stopped. Nothing was swapped"}

@@ -2,6 +2,7 @@ package projection_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -316,8 +317,13 @@ func TestRebuildRefusals(t *testing.T) {
 		s.rebuild(script("fromAll()", "B"))
 		s.rebuild(script("fromAll()", "B")) // The same request once more.
 		s.refused(s.Rebuild(s.Context(), "p", projection.Update{Query: text}, admin), "The projection is being rebuilt already")
-		s.refused(s.Command(s.Context(), "p", projection.Reset, admin), "The projection is being rebuilt. Swap or end")
-		s.refused(s.UpdateQuery(s.Context(), "p", projection.Update{Query: text}, admin), "The projection is being rebuilt. Swap or end")
+		for _, err := range []error{
+			s.Command(s.Context(), "p", projection.Reset, admin), s.UpdateQuery(s.Context(), "p", projection.Update{Query: text}, admin),
+		} {
+			s.refused(err, "The projection is being rebuilt. Swap or end")
+			_, isConflict := errors.AsType[*projection.Conflict](err)
+			check.Equal(s, isConflict, true, "conflict")
+		}
 		check.Must(s, s.Command(s.Context(), "p", projection.Disable, admin))
 		check.Must(s, s.Command(s.Context(), "p", projection.Enable, admin))
 		check.Must(s, s.EndRebuild(s.Context(), "p", admin))

@@ -103,8 +103,8 @@ type Run interface {
 //
 // Names are those of projections; ErrNotFound says that there is none. Changes return when the deed
 // is done: ErrAborted when another change came first, *Refused when the projection cannot be
-// changed so as it is, and the errors of writing. A change continues when the context of its caller
-// ends.
+// changed so as it is, *Conflict when its rebuild is in the way, and the errors of writing. A
+// change continues when the context of its caller ends.
 type Service struct {
 	opts     Options
 	metrics  *metrics

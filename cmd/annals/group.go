@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -101,6 +102,9 @@ func (f *groupFlags) named(use, short, long string, more int, do func(ctx contex
 	return &cobra.Command{
 		Use: strings.TrimSpace(word + " STREAM NAME " + rest), Short: short, Long: long, Args: count,
 		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == "" || args[1] == "" {
+				return cannot(errors.New("STREAM and NAME must not be empty"))
+			}
 			return f.on(func(ctx context.Context, c *nodeClient) error {
 				g := &groupClient{c, c.Client.Group(args[0], args[1]), args[0], args[1]}
 				err := do(ctx, g, args[2:])
@@ -135,23 +139,44 @@ func (f *groupFlags) deed(stdout io.Writer, use, short, what string, do func(*cl
 	})
 }
 
+// placedGroup is a group with its places in what it reads, which are positions where it reads $all;
+// nil: there is none.
+type placedGroup struct {
+	client.GroupInfo
+	Checkpoint *string        `json:"lastCheckpointedEventPosition"`
+	Last       *string        `json:"lastKnownEventPosition"`
+	Config     map[string]any `json:"config"`
+}
+
+func placeText(place *string) string {
+	none := "-"
+	return *cmp.Or(place, &none)
+}
+
 func groupListCommand(f *groupFlags, stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use: "list [STREAM]", Short: "List the groups, or those of a stream", Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return f.on(func(ctx context.Context, c *nodeClient) error {
-				groups, err := c.Groups(ctx, append(args, "")[0])
-				if err != nil {
+				path := "/subscriptions"
+				if stream := append(args, "")[0]; stream != "" {
+					path += "/" + url.PathEscape(stream)
+				}
+				var whole []json.RawMessage
+				if err := c.Call(ctx, http.MethodGet, path, nil, &whole); err != nil && !client.HasStatus(err, http.StatusNotFound) {
 					return c.explain(err)
 				}
 				if f.json {
-					return printJSON(stdout, groups)
+					return printJSON(stdout, whole)
 				}
 				var t table
 				t.row("STREAM\tNAME\tSTATUS\tCHECKPOINT\tLAST EVENT\tUNANSWERED")
-				for i := range groups {
-					g := &groups[i]
-					t.row("%s\t%s\t%s\t%d\t%d\t%d", visible(g.Stream), visible(g.Name), g.Status, g.Checkpoint, g.LastEvent, g.Unanswered)
+				for _, one := range whole {
+					var g placedGroup
+					if err := json.Unmarshal(one, &g); err != nil {
+						return fmt.Errorf("read the answer: %w", err)
+					}
+					t.row("%s\t%s\t%s\t%s\t%s\t%d", visible(g.Stream), visible(g.Name), g.Status, placeText(g.Checkpoint), placeText(g.Last), g.Unanswered)
 				}
 				return t.print(stdout)
 			})
@@ -168,28 +193,22 @@ func (g *groupClient) show(ctx context.Context, stdout io.Writer) error {
 	case g.flags.json:
 		return printIndented(stdout, a.Body)
 	}
-	var i client.GroupInfo
+	var i placedGroup
 	if err := a.Decode(&i); err != nil {
 		return err
 	}
-	var whole struct {
-		Config     map[string]any `json:"config"`
-		Checkpoint *string        `json:"lastCheckpointedEventPosition"`
-		Last       *string        `json:"lastKnownEventPosition"`
+	if b, ok := i.Config[backoffMember].(map[string]any); ok {
+		i.Config[backoffMember], i.Config[limitMember] = b["factor"], b[limitMember]
 	}
-	if err := a.Decode(&whole); err != nil {
-		return err
-	}
-	none := "-"
 	var t table
 	for _, row := range []struct {
 		name  string
 		value any
 	}{
 		{"stream", visible(i.Stream)}, {"name", visible(i.Name)}, {"status", i.Status}, {"stalled", i.Stalled},
-		{"checkpoint", *cmp.Or(whole.Checkpoint, &none)}, {"last event", *cmp.Or(whole.Last, &none)},
+		{"checkpoint", placeText(i.Checkpoint)}, {"last event", placeText(i.Last)},
 		{"handed out", i.Processed}, {"unanswered", i.Unanswered}, {"read ahead", i.ReadAhead}, {"to be retried", i.Retrying},
-		{"parked", i.Parked}, {"consumers over gRPC", len(i.Connections)},
+		{"of those delayed", i.Delayed}, {"parked", i.Parked}, {"consumers over gRPC", len(i.Connections)},
 	} {
 		if row.value != "" {
 			t.row("%s\t%v", row.name, row.value)
@@ -202,30 +221,61 @@ func (g *groupClient) show(ctx context.Context, stdout io.Writer) error {
 		t.row("being replayed\t%d remain, %d a second", r.Remaining, r.PerSecond)
 	}
 	for _, s := range groupSettings {
-		if v, ok := whole.Config[s.member]; ok {
-			text, err := json.Marshal(v)
-			if err != nil {
-				return err
-			}
-			t.row("%s\t%s", s.flag, visible(strings.Trim(string(text), `"`)))
+		v := i.Config[s.member]
+		if v == nil {
+			continue
 		}
+		text, err := s.text(v)
+		if err != nil {
+			return err
+		}
+		t.row("%s\t%s", s.flag, visible(text))
 	}
 	return t.print(stdout)
 }
 
-// groupSettings are the flags of settings, and how the wire has them: durations in milliseconds.
-var groupSettings = []struct {
+// backoffMember is a setting with a member limitMember of its own; on the command line both are
+// flags.
+const (
+	backoffMember = "retryBackoff"
+	limitMember   = "atMostMilliseconds"
+)
+
+// groupSetting is the flag of a setting, and how the wire has it: a duration in milliseconds.
+type groupSetting struct {
 	flag, member string
 	absent       any // the type of the flag
 	usage        string
-}{
+}
+
+// text returns the value that the wire has as one would give it to the flag.
+func (s *groupSetting) text(v any) (string, error) {
+	if ms, ok := v.(float64); ok && s.absent == time.Duration(0) {
+		return (time.Duration(ms) * time.Millisecond).String(), nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil || s.member != "filter" {
+		return strings.Trim(string(text), `"`), err
+	}
+	var f client.GroupFilter
+	if err := json.Unmarshal(text, &f); err != nil {
+		return "", fmt.Errorf("read the answer: %w", err)
+	}
+	if f.Regex != "" {
+		return f.Of + ":/" + f.Regex + "/", nil
+	}
+	return f.Of + ":" + strings.Join(f.Prefixes, ","), nil
+}
+
+var groupSettings = []groupSetting{
 	{"start-from", "startFrom", int64(0), "number of the first event, of $all a position; -1 for events that are appended from now on"},
 	{"resolve-links", "resolveLinktos", false, "hand out the events that links lead to"},
 	{"strategy", "namedConsumerStrategy", "", "RoundRobin, DispatchToSingle, Pinned or PinnedByCorrelation"},
 	{"message-timeout", "messageTimeoutMilliseconds", time.Duration(0), "time for an answer (default 10s)"},
 	{"max-retries", "maxRetryCount", int64(0), "times that a message is tried again before it is parked (default 10)"},
 	{"retry-delay", "retryDelayMilliseconds", time.Duration(0), "wait before a message is tried again"},
-	{"retry-backoff", "retryBackoff", float64(0), "factor by which the delay grows with each retry"},
+	{"retry-backoff", backoffMember, float64(0), "factor by which the delay grows with each retry; 0 for a delay that stays the same"},
+	{"retry-delay-at-most", limitMember, time.Duration(0), "longest delay that --retry-backoff leads to (default 1m, or --retry-delay if that is longer)"},
 	{"buffer-size", "bufferSize", int64(0), "events that are read ahead (default 500)"},
 	{"read-batch-size", "readBatchSize", int64(0), "events that are read at once (default 20)"},
 	{"checkpoint-after", "checkPointAfterMilliseconds", time.Duration(0), "least time between checkpoints (default 1s)"},
@@ -254,6 +304,9 @@ func givenSettings(flags *pflag.FlagSet) (map[string]any, error) {
 			if err != nil {
 				return nil, cannot(err)
 			}
+			if d%time.Millisecond != 0 {
+				return nil, cannot(fmt.Errorf("--%s %s is not in whole milliseconds", s.flag, d))
+			}
 			in[s.member] = d.Milliseconds()
 		default:
 			in[s.member] = json.RawMessage(text)
@@ -265,6 +318,20 @@ func givenSettings(flags *pflag.FlagSet) (map[string]any, error) {
 			}
 			in[s.member] = filter
 		}
+	}
+	backoff := map[string]any{}
+	if limit, ok := in[limitMember]; ok {
+		backoff[limitMember] = limit
+		delete(in, limitMember)
+	}
+	if factor, ok := in[backoffMember]; ok {
+		backoff["factor"] = factor
+	}
+	if len(backoff) > 0 {
+		in[backoffMember] = backoff
+	}
+	if factor, err := flags.GetFloat64("retry-backoff"); err == nil && factor == 0 && flags.Changed("retry-backoff") {
+		in[backoffMember] = nil
 	}
 	return in, nil
 }
@@ -345,6 +412,11 @@ func (g *groupClient) merged(ctx context.Context, in map[string]any) (map[string
 		delete(all, "startPosition") // It would count for more.
 	}
 	for member, value := range in {
+		before, isObject := all[member].(map[string]any)
+		if backoff, ok := value.(map[string]any); ok && isObject {
+			maps.Copy(before, backoff)
+			continue
+		}
 		all[member] = value
 	}
 	if _, isFiltered := in["filter"]; !isFiltered {
@@ -391,7 +463,7 @@ func resetText(r *client.GroupReset) string {
 	if r.AtLeast {
 		least = "at least "
 	}
-	return fmt.Sprintf("%s to %s: %s%d events come again, %d are left out", r.From, r.To, least, r.Again, r.LeftOut)
+	return fmt.Sprintf("%s to %s: events that come again: %s%d; left out: %d", r.From, r.To, least, r.Again, r.LeftOut)
 }
 
 func groupDeleteCommand(f *groupFlags, stdout io.Writer) *cobra.Command {
@@ -472,9 +544,9 @@ func parkedForwardCommand(f *groupFlags, stdout io.Writer) *cobra.Command {
 		case f.json:
 			return printJSON(stdout, done)
 		}
-		_, err = fmt.Fprintf(stdout, "%d messages were forwarded to %s", done.Count, visible(args[0]))
+		_, err = fmt.Fprintf(stdout, "messages forwarded to %s: %d", visible(args[0]), done.Count)
 		if err == nil && done.Gone > 0 {
-			_, err = fmt.Fprintf(stdout, "; %d stay, because their events are gone", done.Gone)
+			_, err = fmt.Fprintf(stdout, "; parked still, because their events are gone: %d", done.Gone)
 		}
 		if err == nil {
 			_, err = fmt.Fprintln(stdout)

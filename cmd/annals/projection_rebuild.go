@@ -162,7 +162,7 @@ func projectionRebuildAbortCommand(f *projectionFlags, stdout io.Writer) *cobra.
 		if f.json {
 			return printJSON(stdout, map[string]string{"name": name})
 		}
-		_, err := fmt.Fprintln(stdout, visible(name))
+		_, err := fmt.Fprintf(stdout, "%s  rebuild ended\n", visible(name))
 		return err
 	})
 }

@@ -256,7 +256,7 @@ func TestProjectionCommands(t *testing.T) {
 		},
 		{
 			name: "abort a rebuild", args: []string{"rebuild-abort", "orders"}, answers: map[string]string{"DELETE /projection/orders/rebuild": reply},
-			asked: "DELETE /projection/orders/rebuild", stdout: "orders\n",
+			asked: "DELETE /projection/orders/rebuild", stdout: "orders  rebuild ended\n",
 		},
 		{
 			name: "no credentials", args: []string{"reset", "orders"}, answers: map[string]string{"POST /projection/orders/command/reset": "401 "}, asked: "POST /projection/orders/command/reset", code: 1,

@@ -135,7 +135,9 @@ type forwardDocument struct {
 func (g *Handlers) Forward(_ context.Context, x *request.Request) error {
 	raw := x.R.URL.RawQuery
 	to := args.Value(raw, "to")
-	if to == "" || !utf8.ValidString(to) || to == event.AllStream || event.IsMetaStream(to) || event.IsIndexStream(to) {
+	k := groupKey(x)
+	isOwn := to == k.ParkedStream() || to == k.DeskStream() || to == k.CheckpointStream()
+	if to == "" || isOwn || !utf8.ValidString(to) || to == event.AllStream || event.IsMetaStream(to) || event.IsIndexStream(to) {
 		return errForwardTo
 	}
 	if err := api.CheckName(len(to)); err != nil {
@@ -158,7 +160,7 @@ func (g *Handlers) Forward(_ context.Context, x *request.Request) error {
 		if err := x.Node.Permit(ctx, &api.Append.May, &x.Who, to, ""); err != nil {
 			return err
 		}
-		f, err := g.Subscriptions.ForwardParked(ctx, groupKey(x), to, numbers, from, (*request.CallerLinks)(x))
+		f, err := g.Subscriptions.ForwardParked(ctx, k, to, numbers, from, (*request.CallerLinks)(x))
 		if err != nil {
 			return groupFailed(x, err, noGroup(x))
 		}

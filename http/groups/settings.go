@@ -175,6 +175,9 @@ func backoff(m *args.Members) (b subscription.Backoff) {
 	case v.Kind == jsontext.Object:
 		of := args.Object(v.Raw, nil, "factor", "atMostMilliseconds")
 		b.AtMost = time.Duration(of.Integer("atMostMilliseconds", math.MaxInt32, 0)) * time.Millisecond
+		if len(of.Others) > 0 {
+			m.MustBe("retryBackoff", "an object with factor and atMostMilliseconds alone")
+		}
 		if v = of.Values["factor"]; of.Err != nil {
 			m.MustBe("atMostMilliseconds of retryBackoff", "an integer")
 		}
@@ -186,7 +189,9 @@ func backoff(m *args.Members) (b subscription.Backoff) {
 	return b
 }
 
-// filter reads the filter of a group that reads $all; nil: the body has none.
+// filter reads the filter of a group that reads $all; nil: the body has none. An object without
+// members is the filter that chooses all events. One in which a member is misspelled is refused: it
+// would take away the filter that the group has.
 func filter(m *args.Members) *subscription.Filter {
 	v := m.Values["filter"]
 	if !v.IsGiven() {
@@ -197,8 +202,11 @@ func filter(m *args.Members) *subscription.Filter {
 		Regex    string
 		Prefixes []string
 	}
-	isKnown := v.Kind == jsontext.Object && json.Unmarshal(v.Raw, &in) == nil && (in.Regex == "" || len(in.Prefixes) == 0)
-	if !isKnown || in.Of != "stream" && in.Of != "type" && (in.Of != "" || in.Regex != "" || len(in.Prefixes) > 0) {
+	d := json.NewDecoder(bytes.NewReader(v.Raw))
+	d.DisallowUnknownFields()
+	isKnown := v.Kind == jsontext.Object && d.Decode(&in) == nil && !slices.Contains(in.Prefixes, "")
+	chooses, isBoth := in.Regex != "" || len(in.Prefixes) > 0, in.Regex != "" && len(in.Prefixes) > 0
+	if !isKnown || isBoth || chooses != (in.Of == "stream" || in.Of == "type") || !chooses && in.Of != "" {
 		m.MustBe("filter", "an object: of is stream or type, and there is either regex or prefixes")
 		return nil
 	}
