@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -60,15 +61,6 @@ func TestPictures(t *testing.T) {
 			t.Helper()
 			save(t, p, dir, name, theme)
 		}
-		p.h1("Overview")
-		p.sees("passwords")
-		p.await("rates", func() error {
-			if value[bool](p, "document.querySelector('.tile b').innerText === '–'") {
-				return fmt.Errorf("there are none yet")
-			}
-			return nil
-		})
-		shoot(p, "overview")
 		p.goTo("#/streams/orders-1?live=1")
 		p.h1("orders-1")
 		p.sees("Live 0 events")
@@ -77,6 +69,10 @@ func TestPictures(t *testing.T) {
 		}
 		p.sees("Live 16 events")
 		shoot(p, "live")
+		p.goTo("#/streams")
+		p.h1("Streams")
+		p.find("table", "Streams")
+		shoot(p, "streams")
 		p.goTo("#/streams/orders-9/0")
 		p.h1("0@orders-9")
 		p.find("tree", "Data")
@@ -113,6 +109,7 @@ func TestPictures(t *testing.T) {
 	leader := testkit.NewClient(bases[0], nil)
 	defer leader.CloseIdle()
 	ask(t, leader, "POST", "/users/", jane)
+	keepBusy(t, leader)
 	for _, theme := range []string{"Light", "Dark"} {
 		p := b.open(t, bases[1], "jane", "#/cluster")
 		p.width(1280)
@@ -120,6 +117,37 @@ func TestPictures(t *testing.T) {
 		p.find("image", "Cluster map")
 		p.h1("Cluster")
 		save(t, p, dir, "cluster", theme)
+		p = b.open(t, bases[0], "jane", "#/")
+		p.width(1280)
+		p.theme(theme)
+		p.h1("Overview")
+		p.find("region", "What needs you")
+		p.await("the groups and the hour", func() error {
+			if value[bool](p, "document.querySelector('.tile b').innerText === '–' || !document.body.innerText.includes('behind') || document.querySelector('main [aria-busy=true]') !== null") {
+				return fmt.Errorf("they are not there yet")
+			}
+			return nil
+		})
+		save(t, p, dir, "overview", theme)
+		p.goTo("#/stats")
+		p.h1("Statistics")
+		p.find("image", "Appends per second")
+		save(t, p, dir, "statistics", theme)
+	}
+}
+
+// keepBusy has a cluster work for three minutes, of which the charts tell.
+func keepBusy(t *testing.T, n *testkit.Client) {
+	t.Helper()
+	for i, group := range []string{"billing", "mail", "shipping"} {
+		ask(t, n, "PUT", fmt.Sprintf("/subscriptions/orders-%d/%s", i, group), `{"startFrom":0}`, "Annals-Node", "leader")
+	}
+	for i, begun := 0, time.Now(); time.Since(begun) < 3*time.Minute; i++ {
+		var events []string
+		for j := range 1 + (i/40)%12 {
+			events = append(events, fmt.Sprintf(`{"eventId":%q,"eventType":"ItemAdded","data":{"total":%d}}`, uuid.NewString(), j))
+		}
+		ask(t, n, "POST", fmt.Sprintf("/streams/orders-%d", i%9), "["+strings.Join(events, ",")+"]", "Content-Type", "application/vnd.eventstore.events+json", "Annals-Node", "leader")
 	}
 }
 
