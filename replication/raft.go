@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -114,7 +115,7 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 	if trans == nil {
 		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.ID.Node.String()))
 	}
-	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, r.state.Logs, r.state.Stable, r.state.Snapshots, trans); err != nil {
+	if r.raft, err = r.newRaft(trans); err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.Close())
 	}
 	r.naming.raft.Store(r.raft)
@@ -127,6 +128,22 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 	}
 	r.watchRaft(r.opts.Stats)
 	return nil
+}
+
+// newRaft starts raft. Before it does anything else it reads its log, and panics when it cannot.
+func (r *Replica) newRaft(trans raft.Transport) (started *raft.Raft, err error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		failed, isError := p.(error)
+		if _, isBug := p.(runtime.Error); isBug || !isError {
+			panic(p)
+		}
+		err = failed
+	}()
+	return raft.NewRaft(r.config(r.begin), r.machine, r.state.Logs, r.state.Stable, r.state.Snapshots, trans)
 }
 
 // config is raft's configuration.

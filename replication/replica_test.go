@@ -16,6 +16,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
@@ -142,6 +143,39 @@ func TestSingleNode(t *testing.T) {
 
 // A restored log without consensus state continues after its last frame, with a new node id: new
 // entries must not look like old ones.
+// TestReadErrorsAtTheStart: a start ends with an error, whichever read of the Raft log fails.
+func TestReadErrorsAtTheStart(t *testing.T) {
+	y, dir := newToy(), t.TempDir()
+	o := toyOptions(y, dir, raftdisk.Wal)
+	r := open(t, o)
+	for i := range int64(3) {
+		write(t, r, "a", event.AnyVersion, i)
+	}
+	o.Dir = copyDir(t, dir) // Without the snapshot that an orderly end makes.
+	closeReplica(t, r)
+	boom := errors.New("boom")
+	for fails := 1; ; fails++ {
+		reads := 0
+		o.Files = vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
+			if op.Kind != vfs.OpRead || !strings.HasSuffix(op.Name, ".segment") {
+				return nil
+			}
+			if reads++; reads == fails {
+				return boom
+			}
+			return nil
+		})
+		r, err := replication.Open(o)
+		if err == nil {
+			closeReplica(t, r)
+		}
+		if reads < fails {
+			return
+		}
+		check.Fails(t, err, "read", fails)
+	}
+}
+
 func TestRule15RestoredDirectory(t *testing.T) {
 	t.Parallel()
 	y, dir := newToy(), t.TempDir()
