@@ -117,7 +117,7 @@ func (c *cluster) options(host, ip string, size int, g *gate) node.Options {
 	o.PostingsMemory, o.MaxMemTableSize = c.plan.postingsMemory, c.plan.memTable
 	patience := time.Duration(c.plan.patience)
 	o.LeaderElectionTimeout, o.GossipInterval = patience*o.LeaderElectionTimeout, patience*o.GossipInterval
-	if c.plan.schedule {
+	if c.plan.Scheduled { // Once an hour.
 		o.ScavengeSchedule = "30 * * * *"
 	}
 	if c.plan.Projections {

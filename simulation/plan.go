@@ -23,7 +23,6 @@ type plan struct {
 	drift          float64           // of the worst clock, in seconds a second
 	sync           time.Duration     // of a file or a folder
 	patience       int               // how many times as long as usual nodes wait for each other
-	schedule       bool              // all nodes scavenge once an hour
 	postingsMemory int               // bytes
 	memTable       int               // entries of the index
 	snapshot       uint64            // after so many entries in the Raft log; 0: as usual
@@ -89,7 +88,7 @@ func newPlan(o Options) *plan {
 		p.Quiet = time.Duration(float64(30*time.Minute) * math.Pow(12, rng.Float64())).Round(time.Second)
 		p.Age = time.Duration(1+rng.Int64N(2*int64(p.Quiet/time.Second))) * time.Second
 		p.patience = 1 << few(2)
-		p.schedule = p.Scavenges && few(1) == 0
+		p.Scheduled = p.Scavenges && few(1) == 0
 	}
 	if rng.IntN(5) == 0 { // Clients get in each other's way.
 		p.Rate, p.Writers, p.Transfers, p.Deciders = 8*p.Rate, 4, 3, 4

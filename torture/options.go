@@ -23,7 +23,7 @@ type options struct {
 	shedders, consumers                     int
 	transfers, indexers, deciders           int
 	scavenges, projections, backups         bool
-	redactions                              bool
+	redactions, scheduled                   bool // scheduled: scavenges that nodes start themselves
 	rate                                    float64
 	timeout                                 time.Duration
 	heal                                    time.Duration

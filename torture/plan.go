@@ -32,6 +32,9 @@ type Plan struct {
 	Writers, Erasers, Shedders, Transfers, Deciders, Indexers, Visitors, Subscribers, Consumers int
 	Scavenges, Projections, Backups, Redactions                                                 bool
 
+	// Scheduled says that nodes also start scavenges by themselves.
+	Scheduled bool
+
 	// Rate is how many operations writers do in a second, together.
 	Rate float64
 	// Dial connects clients to nodes.
@@ -53,7 +56,7 @@ func (p *Plan) Run(ctx context.Context) (*Summary, error) {
 		slow: p.Slow, pauses: p.Pauses, another: p.Another, spells: spells{p.Busy, p.Quiet}, age: p.Age, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: 10 * time.Minute, seconds: p.Length.Seconds(), operations: planOperations,
 		writers: p.Writers, erasers: p.Erasers, shedders: p.Shedders, transfers: p.Transfers, deciders: p.Deciders, indexers: p.Indexers,
 		visitors: p.Visitors, subscribers: p.Subscribers, consumers: p.Consumers,
-		scavenges: p.Scavenges, projections: p.Projections, backups: p.Backups, redactions: p.Redactions, dial: p.Dial, create: p.Create,
+		scavenges: p.Scavenges, projections: p.Projections, backups: p.Backups, redactions: p.Redactions, scheduled: p.Scheduled, dial: p.Dial, create: p.Create,
 	}
 	faults, err := chooseFaults(p.Faults)
 	if err != nil {

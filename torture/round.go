@@ -172,6 +172,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	ours := r.c.Can().Processes
 	if r.o.scavenges && ours {
 		r.scavenger = newScavenger(l)
+		r.scavenger.scheduled = r.o.scheduled
 	}
 	if r.o.redactions && ours {
 		r.redactor = newRedactor(l)
