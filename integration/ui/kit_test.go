@@ -388,17 +388,25 @@ func (p *tab) click(role, name string) {
 	})
 }
 
+// press clicks where a node is. One that moves, as while its page is filled, is an error.
 func (p *tab) press(node cdp.BackendNodeID) error {
 	return chromedp.Do(p.ctx, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		r, err := cdp.Call(ctx, t, dom.GetContentQuads, dom.GetContentQuadsParams{BackendNodeID: node})
-		if err != nil {
-			return err
+		var quads [2][]dom.Quad
+		for i := range quads {
+			r, err := cdp.Call(ctx, t, dom.GetContentQuads, dom.GetContentQuadsParams{BackendNodeID: node})
+			if err != nil {
+				return err
+			}
+			quads[i] = r.Quads
 		}
-		if len(r.Quads) == 0 {
+		if len(quads[0]) == 0 {
 			return fmt.Errorf("it cannot be seen")
 		}
-		q := r.Quads[0]
-		_, err = chromedp.MouseClickXY((q[0]+q[4])/2, (q[1]+q[5])/2)(ctx, t)
+		if !slices.EqualFunc(quads[0], quads[1], slices.Equal) {
+			return fmt.Errorf("it moves")
+		}
+		q := quads[0][0]
+		_, err := chromedp.MouseClickXY((q[0]+q[4])/2, (q[1]+q[5])/2)(ctx, t)
 		return err
 	}))
 }

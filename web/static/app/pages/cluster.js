@@ -13,8 +13,9 @@ export default function Cluster() {
 	const may = allowed("ops") || about.authentication.type === "insecure";
 	const members = useAnswer((signal) => get("/admin/cluster/members", { signal }), [may], { every: 5000, off: !may });
 	const gossip = useAnswer((signal) => get("/gossip", { signal }), [], { every: 2000 });
+	// The table waits for both: else its columns would move under the pointer.
 	const extra = new Map((members.data || []).map((m) => [m.nodeId, m]));
-	return html`<${Page} title="Cluster" what="The nodes, who leads them, and how far each has the log." lead=${html`<${Age} of=${gossip} />`}><${Answer} of=${gossip}>${(g) => {
+	return html`<${Page} title="Cluster" what="The nodes, who leads them, and how far each has the log." lead=${html`<${Age} of=${gossip} />`}><${Answer} of=${!may || members.data || members.error ? gossip : { ...gossip, data: undefined }}>${(g) => {
 		const list = [...g.members].sort((a, b) => nameOf(a).localeCompare(nameOf(b))).map((m) => ({ ...m, ...pick(extra.get(m.instanceId)), name: nameOf(m) }));
 		const leader = list.find((m) => m.state === "Leader" && m.isAlive), here = v && v.me ? nameOf(v.me) : location.host;
 		return html`${list.length > 1 && html`<div class="card"><${ClusterMap} members=${list} here=${here} /></div>`}<${Table} name="Nodes" heads=${["Node", "State", "#Log", "#Behind", "#Term", "Version", "Last seen", "Priority", ""]}>${list.map((m) => html`<tr key=${m.instanceId}>
