@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
@@ -32,9 +30,6 @@ func proposed(id byte) event.Proposed {
 // TestWriteAnywhere: a follower answers a client's write as the leader does, position included, and
 // a read-only replica names the leader. Without a leader both fail and say so.
 func TestWriteAnywhere(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	// A probe of memberlist ends with its timeout, not with its node.
-	t.Cleanup(func() { testkit.Eventually(t, time.Minute, func() error { return goleak.Find(before) }) })
 	nodes := openCluster(t, 4, func(i int, o *node.Options) {
 		o.Config.ClusterSize, o.Config.ReadOnlyReplica = 3, i == 3
 	})

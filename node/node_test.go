@@ -22,7 +22,10 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A probe of memberlist ends with its timeout, not with its node.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+}
 
 func options(dir string) node.Options {
 	c := config.Default()
