@@ -3,6 +3,7 @@ package subscription_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,9 +178,9 @@ func TestReset(t *testing.T) {
 		{"while messages are being parked", func(b *bench) {
 			b.store.add("s", 3)
 			b.create(nil)
-			fails := true
+			var works atomic.Bool
 			b.store.BeforeWrite.Set(func(_ context.Context, w *event.Write) error {
-				if w.Stream == b.key.ParkedStream() && fails {
+				if w.Stream == b.key.ParkedStream() && !works.Load() {
 					return event.ErrNotReady
 				}
 				return nil
@@ -189,7 +190,7 @@ func TestReset(t *testing.T) {
 			b.pass(10 * time.Second)
 			b.ack(b.take(9, 1, 2)...)
 			b.is("checkpoint", b.info().RetryBuffer, 0)
-			fails = false
+			works.Store(true)
 			b.pass(time.Minute)
 			b.is("parked", b.parked(), []string{"0@s", "1@s"})
 			b.take(9)
