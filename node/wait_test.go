@@ -65,7 +65,7 @@ func leaderOf(t *testing.T, nodes []*node.Node) (leader, follower *node.Node) {
 	t.Helper()
 	at := slices.IndexFunc(nodes, node.Leads)
 	if at < 0 {
-		t.Fatal("nobody leads")
+		t.Fatal("no node leads")
 	}
 	return nodes[at], nodes[(at+1)%len(nodes)]
 }
