@@ -109,6 +109,7 @@ func Command() *cobra.Command {
 	f.StringArrayVar(&o.nodeOptions, "option", nil, "option for every node, such as --option=--raft-log-store=Wal; repeatable")
 	f.StringSliceVar(&o.attach, "attach", nil, "addresses of the nodes of a running cluster, to run clients and checks only")
 	f.StringVar(&o.keep, "keep", filepath.Join(os.TempDir(), "annals-torture"), "folder for clusters while they run, and for the files of rounds with violations")
+	f.BoolVar(&o.failFast, "fail-fast", false, "end a round with its first violation")
 	f.BoolVar(&o.json, "json", false, "print one JSON document a round in place of the report")
 	return cmd
 }

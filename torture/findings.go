@@ -75,6 +75,8 @@ const keptViolations = 50
 // findings collects violations. All its methods may be called from anywhere.
 type findings struct {
 	start time.Time
+	// first is called with the first violation, and no other one is taken. nil takes all.
+	first func()
 
 	mu    sync.Mutex
 	kept  []violation
@@ -88,6 +90,12 @@ func newFindings(start time.Time) *findings {
 func (f *findings) add(kind, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.first != nil {
+		if len(f.kept) > 0 {
+			return
+		}
+		f.first()
+	}
 	f.count[kind]++
 	if f.count[kind] <= keptViolations {
 		f.kept = append(f.kept, violation{kind, fmt.Sprintf(format, args...), time.Since(f.start).Seconds()})

@@ -45,6 +45,7 @@ type options struct {
 	attach      []string
 	keep        string
 	json        bool
+	failFast    bool
 }
 
 // restless is how many times as long pauses between faults are as usual.

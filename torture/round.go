@@ -73,7 +73,23 @@ func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer
 
 // run does everything. An error means that the round could not be run; violations are in the
 // summary.
-func (r *round) run(ctx context.Context) (_ *Summary, err error) {
+func (r *round) run(ctx context.Context) (*Summary, error) {
+	outer := ctx
+	if r.o.failFast {
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+		r.find.first = stop
+	}
+	s, err := r.whole(ctx)
+	if ctx.Err() != nil && outer.Err() == nil && r.load != nil {
+		return r.sum(linearity{}, 0), nil
+	}
+	return s, err
+}
+
+// whole is a round up to its end, or to the end of ctx.
+func (r *round) whole(ctx context.Context) (_ *Summary, err error) {
 	defer r.http.Close()
 	defer func() {
 		if r.load != nil {

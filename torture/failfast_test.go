@@ -1,0 +1,19 @@
+package torture
+
+import (
+	"testing"
+	"time"
+)
+
+// TestFailFast shows that the first violation is told of, and that what follows it is not taken.
+func TestFailFast(t *testing.T) {
+	f := newFindings(time.Now())
+	told := 0
+	f.first = func() { told++ }
+	for range 3 {
+		f.add(kindLost, "an event")
+	}
+	if told != 1 || f.total() != 1 {
+		t.Errorf("told %d times, %d violations taken, want 1 and 1", told, f.total())
+	}
+}
