@@ -3,10 +3,12 @@
 # it names, and fails unless they fail with it. The tree is not touched.
 #   scripts/mutants.sh [NAME...]   only these
 #   MUTANTS=K/N                    without names: every Nth, from the Kth on, K from 0
+#   TORTURE="FLAGS"                annals torture with these flags in place of the tests; one that
+#                                  does not notice is no failure, as it cannot notice them all
 #
 # A mutant is a patch. Its first lines are "# test: PACKAGE [FLAGS]", the arguments for go test,
 # one line for each test. A patch that no longer applies has to be made again. The seconds printed
-# include the building.
+# include the building, but for those of torture.
 set -euo pipefail
 export ANNALS_SWEEP=1 # Tests that take samples try all.
 cd "$(dirname "$0")/.."
@@ -22,6 +24,28 @@ if [ $# = 0 ]; then
 		awk -v k="${part%/*}" -v n="${part#*/}" '(NR - 1) % n == k' | xargs -n 1 -P 2 scripts/mutants.sh
 	exit
 fi
+
+# torture says whether torture notices the change, and after how long.
+torture() {
+	if ! GOFLAGS="${GOFLAGS:-} -overlay=$dir/$1.json" make -s build BIN="$dir/bin"; then
+		echo "$1: could not be built"
+		return 1
+	fi
+	local code=0
+	SECONDS=0
+	# shellcheck disable=SC2086 # several flags
+	"$dir/bin/annals" torture --fail-fast --keep "$dir/keep" $TORTURE >"$dir/out" 2>"$dir/err" || code=$?
+	case $code in
+	0) echo "$1: NOT noticed by torture $TORTURE, within $SECONDS s" ;;
+	1) echo "$1: noticed by torture $TORTURE, within $SECONDS s: $(grep -h -m 1 '^violation: ' "$dir/out" "$dir/err" | cut -c 12-100)" ;;
+	*)
+		echo "$1: torture could not be run"
+		tail -n 20 "$dir/err"
+		;;
+	esac
+	rm -rf "$dir/keep"
+	[ "$code" -le 1 ]
+}
 
 missed=0
 for name in "$@"; do
@@ -45,6 +69,10 @@ for name in "$@"; do
 		done
 		printf '}}'
 	} >"$dir/$name.json"
+	if [ -n "${TORTURE:-}" ]; then
+		torture "$name" || missed=1
+		continue
+	fi
 	while read -r test; do
 		SECONDS=0
 		# Tests that build a binary build it with the change, too.

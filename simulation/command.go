@@ -20,9 +20,9 @@ seconds to minutes. With more than two --hours, clients and faults come in spell
 minutes, with up to hours of quiet between them, as in most clusters. Disks and the
 network are in memory; power cuts, torn and lost writes, disks that fail and links of every
 quality come on top of the faults above. The seed decides on everything, also on the number
-of nodes. Only --seed, --rounds, --hours, --nodes and --faults belong to it. A seed brings
-back the plan, not each interleaving: after a violation the last events of all nodes, of the
-network and of the disks are printed.`
+of nodes. Only --seed, --rounds, --hours, --nodes, --faults and --fail-fast, which ends no
+round early here, belong to it. A seed brings back the plan, not each interleaving: after a
+violation the last events of all nodes, of the network and of the disks are printed.`
 
 // AddTo gives the command torture the flag --simulate.
 func AddTo(cmd *cobra.Command) {
@@ -48,7 +48,7 @@ func AddTo(cmd *cobra.Command) {
 func simulate(cmd *cobra.Command, hours float64) error {
 	var foreign []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"simulate", "hours", "seed", "rounds", "nodes", "faults"}, f.Name) {
+		if !slices.Contains([]string{"simulate", "hours", "seed", "rounds", "nodes", "faults", "fail-fast"}, f.Name) {
 			foreign = append(foreign, "--"+f.Name)
 		}
 	})
@@ -57,7 +57,8 @@ func simulate(cmd *cobra.Command, hours float64) error {
 	rounds, roundsErr := flags.GetInt("rounds")
 	nodes, nodesErr := flags.GetInt("nodes")
 	faults, faultsErr := flags.GetStringSlice("faults")
-	if err := errors.Join(err, roundsErr, nodesErr, faultsErr); err != nil {
+	failFast, failFastErr := flags.GetBool("fail-fast")
+	if err := errors.Join(err, roundsErr, nodesErr, faultsErr, failFastErr); err != nil {
 		return err
 	}
 	switch {
@@ -83,6 +84,9 @@ func simulate(cmd *cobra.Command, hours float64) error {
 		}
 		if _, err := fmt.Fprintln(cmd.OutOrStdout(), r); err != nil {
 			return err
+		}
+		if failFast && len(all.failed) > 0 {
+			break
 		}
 	}
 	if _, err := fmt.Fprint(cmd.OutOrStdout(), &all); err != nil {

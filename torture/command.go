@@ -109,7 +109,7 @@ func Command() *cobra.Command {
 	f.StringArrayVar(&o.nodeOptions, "option", nil, "option for every node, such as --option=--raft-log-store=Wal; repeatable")
 	f.StringSliceVar(&o.attach, "attach", nil, "addresses of the nodes of a running cluster, to run clients and checks only")
 	f.StringVar(&o.keep, "keep", filepath.Join(os.TempDir(), "annals-torture"), "folder for clusters while they run, and for the files of rounds with violations")
-	f.BoolVar(&o.failFast, "fail-fast", false, "end a round with its first violation")
+	f.BoolVar(&o.failFast, "fail-fast", false, "end with the first violation")
 	f.BoolVar(&o.json, "json", false, "print one JSON document a round in place of the report")
 	return cmd
 }
@@ -144,6 +144,9 @@ func run(cmd *cobra.Command, o *options) error {
 	defer stop()
 	violated := false
 	for i := range o.rounds {
+		if violated && o.failFast {
+			break
+		}
 		if o.bitFlips > 0 {
 			f, err := flipRound(ctx, o, o.seed+uint64(i), cmd.ErrOrStderr())
 			if f != nil {
