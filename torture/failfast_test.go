@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestFailFast shows that the first violation is told of, and that what follows it is not taken.
+// TestFailFast shows that the first violation is announced, and that no later one is taken.
 func TestFailFast(t *testing.T) {
 	f := newFindings(time.Now())
 	told := 0
