@@ -39,7 +39,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *request.Reso
 		statistics.Answered(time.Since(began))
 	}
 	x.Claim.Release() // Nothing of the body is kept while the rest of it is thrown away.
-	x.Linger()
+	x.Upload.Linger(x.W, x.Node.Logger)
 }
 
 // run answers a request.
@@ -135,7 +135,7 @@ func logLogin(x *request.Request) {
 func redirectSlash(_ context.Context, x *request.Request) error {
 	u := x.R.URL
 	path := u.EscapedPath()
-	b := append(x.Scratch[:0], x.Origin()...)
+	b := append(x.Scratch[:0], x.Origin.URI()...)
 	b = append(b, path[:len(path)-1]...)
 	if u.RawQuery != "" {
 		b = append(b, '?')

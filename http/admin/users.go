@@ -138,7 +138,7 @@ func (u *UserHandlers) Create(ctx context.Context, x *request.Request) error {
 	if err := u.Users.Create(ctx, account); err != nil {
 		return err
 	}
-	x.W.Header()[request.KeyLocation] = []string{string(x.Origin()) + userPath(account.Login)}
+	x.W.Header()[request.KeyLocation] = []string{string(x.Origin.URI()) + userPath(account.Login)}
 	sendCommanded(x, http.StatusCreated)
 	return nil
 }
@@ -238,7 +238,7 @@ func userDetails(x *request.Request, o *outline.Writer, a *access.Account) {
 		outline.Text("loginName", a.Login), outline.Text("fullName", a.FullName), outline.Field{Name: "groups", Value: "[" + string(groups) + "]", Bare: true},
 		updated, outline.Bool("disabled", a.Disabled),
 	)
-	address := string(x.Origin()) + userPath(a.Login)
+	address := string(x.Origin.URI()) + userPath(a.Login)
 	o.Open("links", true)
 	o.Bracket("[]", func() {
 		for _, l := range [...]struct{ path, rel string }{

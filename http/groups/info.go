@@ -140,7 +140,7 @@ func pageOfSummaries(x *request.Request, p groupPage, list []subscription.Info) 
 
 // pageURI is the address of a page of the list of groups.
 func pageURI(x *request.Request, offset, count int64) string {
-	return string(x.Origin()) + subscriptionsPath + "?offset=" + strconv.FormatInt(offset, 10) + "&count=" + strconv.FormatInt(count, 10)
+	return string(x.Origin.URI()) + subscriptionsPath + "?offset=" + strconv.FormatInt(offset, 10) + "&count=" + strconv.FormatInt(count, 10)
 }
 
 // relatedLink is an address and what it is.
@@ -154,7 +154,7 @@ func writeLinks(o *outline.Writer, links []relatedLink) {
 
 // groupAddresses are what documents about a group link to.
 func groupAddresses(x *request.Request, k subscription.Key) (group, parked string) {
-	origin := string(x.Origin())
+	origin := string(x.Origin.URI())
 	escaped := func(name string) string { return string(atom.AppendEscaped(nil, name)) }
 	// Clients know the colons as they are.
 	parked = origin + atom.StreamsPath + "%24persistentsubscription-" + escaped(k.Stream) + "::" + escaped(k.Group) + "-parked"

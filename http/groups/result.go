@@ -46,7 +46,7 @@ func groupFailed(x *request.Request, err error, reason string) error {
 // defined, the answer has its address too.
 func commandResult(x *request.Request, status int, word, reason string) {
 	if x.Op.Bodies != 0 && status != http.StatusBadRequest {
-		x.W.Header()[request.KeyLocation] = []string{string(x.Origin()) + string(atom.AppendGroupURI(nil, groupKey(x)))}
+		x.W.Header()[request.KeyLocation] = []string{string(x.Origin.URI()) + string(atom.AppendGroupURI(nil, groupKey(x)))}
 	}
 	o := groupOutline(x)
 	o.Root("subscriptionResult", func() {

@@ -47,7 +47,7 @@ func (l *Way) OnNode(x *request.Request) (done bool, err error) {
 		x.Common()
 		return false, problem.NodeAway
 	}
-	x.BodyState = request.BodyBegun // The other node may have answered before it had it all.
+	x.Upload.Taken(false) // The other node may have answered before it had it all.
 	return true, nil
 }
 

@@ -148,7 +148,7 @@ func (l *Way) relay(x *request.Request) (done bool, err error) {
 	}
 	clearHeader(x)
 	if l.Relayer.Relay(relayWriter{x.W, x, time.Now()}, r, x.IsRead() && !x.Op.Once) {
-		x.BodyState = request.BodyDone
+		x.Upload.Taken(true)
 		return true, nil
 	}
 	x.Common()

@@ -78,7 +78,7 @@ type Request struct {
 
 // Arguments reads the arguments of a page, in the order of the contract.
 func Arguments(x *request.Request, stream string, backward bool) (p Request, err error) {
-	p.Stream, p.Backward, p.Room = stream, backward, &x.Room
+	p.Stream, p.Backward, p.Room = stream, backward, &x.Page.Room
 	switch {
 	case backward && (x.Route.From == "" || x.Route.From == SegHead):
 		p.From = fromHead
@@ -168,10 +168,10 @@ func Feed(ctx context.Context, x *request.Request, p *Request) error {
 
 // Read reads a page of a stream.
 func Read(ctx context.Context, x *request.Request, p *Request) (page event.StreamPage, err error) {
-	if p.MaxPayload, err = x.ReadingPage(ctx, p.Count); err != nil {
+	if p.MaxPayload, err = x.Page.Reading(ctx, p.Count); err != nil {
 		return page, err
 	}
-	defer x.PageRead()
+	defer x.Page.Read()
 	return x.Node.Store.ReadStream(ctx, p.StreamRead)
 }
 

@@ -28,7 +28,7 @@ const kurrentPosition = "Kurrent-Position"
 
 // Page sends a browser to the page of projections.
 func Page(_ context.Context, x *request.Request) error {
-	return x.Moved(string(x.Origin()) + "/web/projections.htm")
+	return x.Moved(string(x.Origin.URI()) + "/web/projections.htm")
 }
 
 // shownProjection is a projection as it is shown. Its names are part of the wire: do not change.
@@ -52,7 +52,7 @@ func showProjection(x *request.Request, s *projection.Statistics) shownProjectio
 		EnableURL: status + "/command/enable", DisableURL: status + "/command/disable",
 	}
 	if s.ResultStream != "" {
-		address := string(x.Origin()) + atom.StreamsPath + readable(s.ResultStream)
+		address := string(x.Origin.URI()) + atom.StreamsPath + readable(s.ResultStream)
 		f.ResultStreamURL = &address
 	}
 	return f

@@ -230,7 +230,7 @@ func projectionChange(x *request.Request, status int, do func(name string) error
 
 // projectionURI is the address of a projection.
 func projectionURI(x *request.Request, name string) string {
-	return string(x.Origin()) + projectionPrefix + readable(name)
+	return string(x.Origin.URI()) + projectionPrefix + readable(name)
 }
 
 // readable escapes a name as addresses do, but leaves $ as clients know it from the

@@ -13,13 +13,6 @@ import (
 	"github.com/annalsdb/annals/internal/xmljson"
 )
 
-// A page of 4,096 events may hold many gigabytes, but it is never held whole: reads
-// leave out the data of events beyond the first maxPagePayload bytes, which are then
-// read one event at a time as they are written, and text beyond atom.MaxText is sent
-// before the rest is written. Pages below both, as nearly all are, go out in one Write
-// with their length.
-const maxPagePayload = 8 << 20
-
 // errPageSent ends the writing of a page whose rest is not needed.
 var errPageSent = errors.New("the page was sent")
 
@@ -59,7 +52,7 @@ func (p *Parts) Send() error {
 	if !x.isPartSent {
 		x.isPartSent = true
 		x.Typed()
-		x.Varies()
+		x.Origin.Vary(x.W.Header())
 		x.W.WriteHeader(http.StatusOK)
 		if x.R.Method == http.MethodHead {
 			return errPageSent
@@ -93,7 +86,7 @@ func (p *Parts) End(err error) error {
 
 // Atom returns the writer of feeds and entries.
 func (x *Request) Atom() *atom.Writer {
-	x.writer.Source, x.writer.Origin, x.writer.MaxData = (*Parts)(x), x.Origin(), -1
+	x.writer.Source, x.writer.Origin, x.writer.MaxData = (*Parts)(x), x.Origin.URI(), -1
 	return &x.writer
 }
 
@@ -124,7 +117,7 @@ func AppendPage(x *Request, b []byte, stream string, number int64) []byte {
 	b = append(b, `<!DOCTYPE html><html><head><meta charset="utf-8"><title>`...)
 	b = xmljson.AppendText(b, stream)
 	b = append(b, `</title><meta http-equiv="refresh" content="0; url=`...)
-	b = append(b, x.PathPrefix()...)
+	b = append(b, x.Origin.Prefix()...)
 	b = append(b, `/web/index.html#/streams/`...)
 	b = atom.AppendEscaped(b, stream)
 	if number >= 0 {

@@ -40,11 +40,11 @@ func (x *Request) judgedBy(how func(*api.Lease, context.Context) error) error {
 	return err
 }
 
-// ReadBody reads the body of the request, as takeBody does. Who sent it slowly is judged again
+// ReadBody reads the body of the request, as Upload does. Who sent it slowly is judged again
 // before anything is done with it.
 func (x *Request) ReadBody(limit int64, tooLarge, notWhole error) ([]byte, error) {
 	begun := time.Now()
-	body, err := x.takeBody(limit, tooLarge, notWhole)
+	body, err := x.Upload.read(limit, tooLarge, notWhole)
 	if err == nil && time.Since(begun) >= api.JudgeEvery {
 		err = x.Judge()
 	}

@@ -1,8 +1,6 @@
 package request
 
 import (
-	"context"
-	"io"
 	"net/http"
 
 	"github.com/annalsdb/annals/api"
@@ -24,57 +22,17 @@ const (
 	MostXML   = 40 << 20 // is what it can come to: xmljson bounds the elements
 )
 
-// pageClaim is the part of its request's claim that a page holds.
-type pageClaim struct {
-	payload, text, bare int64
-}
-
-// ReadingPage claims room for a page of so many events and returns how many bytes of
-// payloads may be read with it.
-func (x *Request) ReadingPage(ctx context.Context, count int) (maxPayload int, err error) {
-	p := &x.page
-	x.Claim.Shrink(p.payload) // Of the page before, of a poll that looks again.
-	p.payload = min(maxPagePayload, int64(count)*EventPayload)
-	if x.Claim.Try(p.payload) {
-		return int(p.payload), nil
-	}
-	p.payload = 0
-	if err := x.Claim.Grow(ctx, sparePayload); err != nil {
-		return 0, err
-	}
-	p.payload = sparePayload
-	x.Room = event.Room{} // The one that was there may be large.
-	return sparePayload, nil
-}
-
-// PageRead claims the memory that a page took, and no more.
-func (x *Request) PageRead() {
-	rest := x.page.payload - api.RoomBytes(&x.Room)
-	x.Claim.Shrink(rest)
-	x.Claim.Add(-rest)
-	x.page.payload -= rest
-}
-
 // Part takes what there is of the page if it is much, or if there is no room for more.
 func (p *Parts) Part(b []byte) ([]byte, error) {
-	claimed := &p.page.text
-	if len(b) < atom.MaxText {
-		more := 2*int64(len(b)) - *claimed
-		if more <= 0 {
-			return b, nil
-		}
-		if p.Claim.Try(more) {
-			*claimed += more
-			return b, nil
-		}
+	if len(b) < atom.MaxText && p.Page.holds(b) {
+		return b, nil
 	}
 	return p.send(b)
 }
 
 // ReadPayload reads the payload that a page left out.
 func (p *Parts) ReadPayload(r *event.Record) error {
-	p.Claim.Shrink(p.page.bare)
-	p.page.bare = 0
+	p.Page.dropBare()
 	if err := (*Request)(p).Check(); err != nil {
 		return err
 	}
@@ -82,67 +40,10 @@ func (p *Parts) ReadPayload(r *event.Record) error {
 	// client is still there, and may see it, is what counts here.
 	ctx := p.R.Context()
 	bytes := 2 * int64(r.PayloadBytes()) // It is written as well.
-	if err := p.Claim.Grow(ctx, bytes); err != nil {
+	if err := p.Page.takeBare(ctx, bytes); err != nil {
 		return err
 	}
-	p.page.bare = bytes
 	return p.Node.Store.ReadPayload(ctx, r)
-}
-
-// growBody returns the body so far with room for more.
-func (x *Request) growBody(b []byte, limit int64) ([]byte, error) {
-	size, n := int64(cap(b)), x.R.ContentLength
-	switch {
-	case size == 0:
-		size = firstBody
-	case n >= 0:
-		size *= bodyGrowth
-	default:
-		size *= slowGrowth
-	}
-	if n >= 0 {
-		limit = n
-	}
-	size = min(size, limit)
-	if err := x.Claim.Grow(x.R.Context(), size-int64(cap(b))); err != nil {
-		return nil, err
-	}
-	return append(make([]byte, 0, size), b...), nil
-}
-
-// takeBody reads the body of the request, which the write keeps. No more than
-// the limit is ever read or allocated, and no more than has come by much. A body
-// beyond the limit and one that is not whole are two of the errors; event.ErrNoRoom is another.
-func (x *Request) takeBody(limit int64, tooLarge, notWhole error) ([]byte, error) {
-	if x.R.ContentLength > limit {
-		return nil, tooLarge
-	}
-	if x.R.ContentLength == 0 {
-		return nil, nil
-	}
-	x.BodyState = BodyBegun
-	b, err := x.growBody(nil, limit+1)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		got, err := x.R.Body.Read(b[len(b):cap(b)])
-		b = b[:len(b)+got]
-		switch {
-		case int64(len(b)) > limit:
-			return nil, tooLarge
-		case err == io.EOF && x.R.ContentLength < 0, int64(len(b)) == x.R.ContentLength:
-			x.BodyState = BodyDone
-			return b, nil
-		case err != nil:
-			return nil, notWhole
-		}
-		if len(b) == cap(b) {
-			if b, err = x.growBody(b, limit+1); err != nil {
-				return nil, err
-			}
-		}
-	}
 }
 
 // flush sends what was written.

@@ -5,14 +5,11 @@ package request
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/address"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/media"
@@ -60,9 +57,6 @@ var (
 	noMethods  = []string{""}
 	VaryAccept = []string{KeyAccept}
 	varyCaller = []string{KeyAccept + ", Authorization"}
-	varyOrigin = []string{address.KeyOrigin}
-
-	varyForwarded = address.ForwardedKeys[:]
 
 	// What every answer carries. Events are written by others, on the origin of the web
 	// interface: a browser that shows an answer as a page runs nothing of it.
@@ -121,21 +115,17 @@ type Request struct {
 	// deadline of what it reads; nil: it has none
 	deadline *clock.Deadline
 
-	BodyState bodyState
+	Upload Upload // the request's body
 
-	Out        []byte // the answer's body
-	isPartSent bool   // the answer goes out piece by piece
-	IsLive     bool   // the answer continues until the client leaves or the server ends it
-	// headers beyond those that the operation names, on which the answer depends
-	vary    []string
-	Scratch []byte
-	prefix  []byte // base URI and forwarded prefix
-	baseLen int    // how much of prefix is the base URI
-	writer  atom.Writer
-	Room    event.Room // of the page that is answered
+	Out        []byte         // the answer's body
+	isPartSent bool           // the answer goes out piece by piece
+	IsLive     bool           // the answer continues until the client leaves or the server ends it
+	Origin     address.Origin // this node's, in the answer
+	Scratch    []byte
+	writer     atom.Writer
 
 	Claim api.Claim // of the memory of all requests
-	page  pageClaim
+	Page  Page
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
@@ -145,6 +135,8 @@ func New(n *Node, w http.ResponseWriter, r *http.Request, res *Resource, rt Rout
 	x := requests.Get().(*Request)
 	x.Node, x.W, x.R, x.Res, x.Route = n, w, r, res, rt
 	x.Claim.Use(n.Memory)
+	x.Upload, x.Page.claim = Upload{r: r, claim: &x.Claim}, &x.Claim
+	x.Origin.Begin(n.Address, r)
 	x.Common()
 	return x
 }
@@ -152,20 +144,16 @@ func New(n *Node, w http.ResponseWriter, r *http.Request, res *Resource, rt Rout
 // Release keeps the buffers and nothing else.
 func (x *Request) Release() {
 	x.Claim.Release()
-	out, scratch, prefix, writer, room := x.Out, x.Scratch, x.prefix, x.writer, x.Room
+	out, scratch, origin, writer := x.Out, x.Scratch, x.Origin, x.writer
 	if cap(out) > maxPooledBuffer {
 		out = nil
 	}
 	if cap(scratch) > maxPooledBuffer {
 		scratch = nil
 	}
-	if cap(room.Block) > maxPooledBuffer/2 || cap(room.Events) > maxPooledEvents {
-		room = event.Room{}
-	}
-	clear(room.Events) // Each holds on to blocks that came before the last one.
-	room.Events = room.Events[:0]
+	origin.Release()
 	writer.Reset()
-	*x = Request{Out: out[:0], Scratch: scratch[:0], prefix: prefix[:0], writer: writer, Room: room}
+	*x = Request{Out: out[:0], Scratch: scratch[:0], Origin: origin, writer: writer, Page: Page{Room: x.Page.emptied()}}
 	requests.Put(x)
 }
 
@@ -178,9 +166,10 @@ func (x *Request) Common() {
 	h := x.W.Header()
 	h[KeyAllowMethods] = methods
 	http1.SetFields(x.R.Context(), h, x.Node.Fields)
-	if origin := x.R.Header[address.KeyOrigin]; x.Node.Insecure && len(origin) == 1 && x.Node.Address.IsOwnOrigin(origin[0], x.R) {
-		h[KeyAllowOrigin] = origin
-		x.vary = append(x.vary, varyOrigin...)
+	if x.Node.Insecure {
+		if origin := x.Origin.Own(); origin != nil {
+			h[KeyAllowOrigin] = origin
+		}
 	}
 }
 
@@ -194,12 +183,12 @@ func (x *Request) Send(status int, body []byte) {
 		x.Fail(err)
 		return
 	}
-	x.Varies()
+	x.Origin.Vary(x.W.Header())
 	x.note(status)
 	x.noteLogEnd()
 	hasBody := status != http.StatusNoContent && status != http.StatusNotModified
 	// The connection counts short bodies itself, without two allocations, unless they go out early.
-	if len(body) > 2000 || x.R.Method == http.MethodHead && len(body) > 0 || hasBody && x.isLeft() {
+	if len(body) > 2000 || x.R.Method == http.MethodHead && len(body) > 0 || hasBody && x.Upload.isLeft() {
 		x.W.Header()[KeyContentLength] = []string{strconv.Itoa(len(body))}
 	}
 	x.W.WriteHeader(status)
@@ -217,37 +206,6 @@ func (x *Request) NotTaken(err error) {
 	if err != nil {
 		x.Node.Logger.Debug("the client did not take the answer", "path", x.R.URL.Path, logkey.Error, err)
 	}
-}
-
-// Origin returns the base URI with a proxy's prefix: what every address in an
-// answer begins with.
-func (x *Request) Origin() []byte {
-	if len(x.prefix) == 0 {
-		x.prefix = x.Node.Address.Base(x.prefix, x.R)
-		x.baseLen = len(x.prefix)
-		x.prefix = address.AppendPrefix(x.prefix, x.R)
-		if address.IsForwarded(x.R.Header) {
-			x.vary = append(x.vary, varyForwarded...)
-		}
-	}
-	return x.prefix
-}
-
-// Varies tells caches of those headers, so that no client gets what another one's headers
-// made of the answer.
-func (x *Request) Varies() {
-	if x.vary == nil {
-		return
-	}
-	h := x.W.Header()
-	h[KeyVary] = []string{strings.Join(append(slices.Clone(h[KeyVary]), x.vary...), ", ")}
-	x.vary = nil
-}
-
-// PathPrefix returns a proxy's prefix alone, for addresses without a host.
-func (x *Request) PathPrefix() []byte {
-	o := x.Origin()
-	return o[x.baseLen:]
 }
 
 // Text answers with a text/plain body.

@@ -44,7 +44,7 @@ const maxMatching = 2 * time.Second
 // allArguments reads the arguments of a page of the log.
 func allArguments(x *request.Request, backward, filtered bool) (a allRequest, err error) {
 	a.Backward, a.filtered = backward, filtered
-	a.From, a.Room = event.End, &x.Room
+	a.From, a.Room = event.End, &x.Page.Room
 	if from := x.Route.From; from == "" || from == page.SegHead {
 		a.fromHead = true
 	} else {
@@ -159,12 +159,12 @@ func (s *Handlers) readLog(ctx context.Context, x *request.Request, a *allReques
 	if read.From >= end && !read.Backward {
 		return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
 	}
-	maxPayload, err := x.ReadingPage(ctx, read.Count)
+	maxPayload, err := x.Page.Reading(ctx, read.Count)
 	if err != nil {
 		return event.AllPage{}, err
 	}
 	read.MaxPayload = maxPayload
-	defer x.PageRead()
+	defer x.Page.Read()
 	page, err := s.Store.ReadAll(ctx, read)
 	switch {
 	case errors.Is(err, event.ErrBadPosition):

@@ -14,7 +14,7 @@ import (
 // describeStream answers with the description document, which lists the operations of a stream. The
 // stream need not exist.
 func (s *Handlers) describeStream(ctx context.Context, x *request.Request, stream string) error {
-	self := atom.AppendEscaped(append(slices.Clone(x.PathPrefix()), atom.StreamsPath...), stream)
+	self := atom.AppendEscaped(append(slices.Clone(x.Origin.Prefix()), atom.StreamsPath...), stream)
 	b := fmt.Appendf(x.Out[:0], `{"title":"Description document for '%s'",`+
 		`"description":"The description document will be presented when no accept header is present or it was requested",`+
 		`"_links":{"self":{"href":"%s","supportedContentTypes":["application/vnd.eventstore.streamdesc+json"]},`+
@@ -27,7 +27,7 @@ func (s *Handlers) describeStream(ctx context.Context, x *request.Request, strea
 		} else {
 			b = append(b, ',')
 		}
-		b = append(append(b, `{"href":"`...), x.PathPrefix()...)
+		b = append(append(b, `{"href":"`...), x.Origin.Prefix()...)
 		b = atom.AppendGroupURI(b, groups[i].Key)
 		b = append(b, `","supportedContentTypes":["application/vnd.eventstore.competingatom+xml","application/vnd.eventstore.competingatom+json"]}`...)
 	}

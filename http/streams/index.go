@@ -108,10 +108,10 @@ func (f *Finder) readFound(ctx context.Context, x *request.Request, r event.AllR
 	if r.Links, err = x.IndexRights(ctx); err != nil {
 		return found, err
 	}
-	if r.MaxPayload, err = x.ReadingPage(ctx, r.Count); err != nil {
+	if r.MaxPayload, err = x.Page.Reading(ctx, r.Count); err != nil {
 		return found, err
 	}
-	defer x.PageRead()
+	defer x.Page.Read()
 	r.MaxScan = maxFilteredScan
 	return f.Store.ReadAll(ctx, r)
 }

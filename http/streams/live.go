@@ -504,7 +504,7 @@ func (t *tail) flush() error {
 		t.begun = true
 		h := x.W.Header()
 		h[request.KeyContentType], h[request.KeyCacheControl], h["X-Accel-Buffering"] = liveContentType, request.CacheNothing, liveUnbuffered
-		x.Varies()
+		x.Origin.Vary(h)
 		x.W.WriteHeader(http.StatusOK)
 		out = append([]byte("retry: 2000\n\n"), out...)
 	}

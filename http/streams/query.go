@@ -229,7 +229,7 @@ func (f *Finder) queryPage(ctx context.Context, x *request.Request, q *queryRequ
 	if q.Until < 0 { // The log was empty.
 		return nil, false, nil
 	}
-	page, err := f.readFound(ctx, x, event.AllRead{Query: &q.Query, From: q.From(), Count: count + 1, Backward: q.Backward, Plan: q.plan, Room: &x.Room})
+	page, err := f.readFound(ctx, x, event.AllRead{Query: &q.Query, From: q.From(), Count: count + 1, Backward: q.Backward, Plan: q.plan, Room: &x.Page.Room})
 	if err != nil {
 		return nil, false, err
 	}

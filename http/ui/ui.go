@@ -130,7 +130,7 @@ func newUIFile(name string, content []byte) (*uiFile, error) {
 
 // ToUI sends a browser to our own interface.
 func ToUI(_ context.Context, x *request.Request) error {
-	return x.Moved(string(x.PathPrefix()) + UIPrefix)
+	return x.Moved(string(x.Origin.Prefix()) + UIPrefix)
 }
 
 // File answers with a file of our own interface.
@@ -186,5 +186,5 @@ func acceptsGzip(h http.Header) bool {
 
 // Home sends a browser to the web interface.
 func Home(_ context.Context, x *request.Request) error {
-	return x.Moved(string(x.Origin()) + "/web/index.html")
+	return x.Moved(string(x.Origin.URI()) + "/web/index.html")
 }
