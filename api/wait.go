@@ -12,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -106,14 +107,19 @@ func (n *Node) OfGroup(k subscription.Key) Awaited {
 	}
 }
 
-// WaitedInVain says that a position was not reached in the time that a request had for that.
+// WaitedInVain says that a position was not reached in the time that a request had for that, or
+// cannot be.
 type WaitedInVain struct {
 	Wait
-	Name string
-	End  int64
+	Name  string
+	End   int64
+	Rests *projection.Resting // why it cannot be reached; nil: the time was over
 }
 
 func (e *WaitedInVain) Error() string {
+	if e.Rests != nil {
+		return fmt.Sprintf("Position %d was not reached: %s %s", e.Position, e.Name, e.Rests)
+	}
 	return fmt.Sprintf("Position %d was not reached within %s: %s has come to %d", e.Position, e.AtMost, e.Name, e.End)
 }
 
@@ -131,14 +137,16 @@ func (n *Node) Await(ctx context.Context, who *access.Principal, from string, of
 	defer release()
 	bound := clock.NewDeadline(ctx, w.AtMost)
 	defer bound.Release()
-	switch err = of.until(bound, w.Position); {
+	err = of.until(bound, w.Position)
+	rests, isResting := errors.AsType[*projection.Resting](err)
+	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, context.DeadlineExceeded):
+	case isResting, errors.Is(err, context.DeadlineExceeded):
 		n.Waits.inVain()
-		return &WaitedInVain{w, of.name, of.end()}
+		return &WaitedInVain{w, of.name, of.end(), rests}
 	}
 	return err
 }

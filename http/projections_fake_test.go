@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
@@ -17,7 +18,8 @@ import (
 type memProjections struct {
 	mu         sync.Mutex
 	list       []projection.Statistics
-	line       milestone.Line // how far all projections are
+	rests      atomic.Pointer[projection.Resting] // all of them
+	line       milestone.Line                     // how far all projections are
 	state      projection.Content
 	partitions []projection.Partition // of which there are more
 	query      projection.Query
@@ -170,6 +172,9 @@ func (p *memProjections) Result(ctx context.Context, name, partition string, _ p
 }
 
 func (p *memProjections) Await(ctx context.Context, _ string, position int64) error {
+	if rests := p.rests.Load(); rests != nil && p.line.End() <= position {
+		return rests
+	}
 	return p.line.Wait(ctx, position, nil)
 }
 

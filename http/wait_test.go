@@ -200,6 +200,15 @@ func TestWaitForLeading(t *testing.T) {
 						name = "group s::g"
 					}
 					check.Equal(t, a.body, "Position 10 was not reached within 5s: the "+name+" has come to 10")
+					if name == "projection p" {
+						projections.rests.Store(&projection.Resting{Status: "stopped", At: "s: 9"})
+						begin = time.Now()
+						(<-n.poll(t.Context(), path, "ES-WaitFor", "9").done).is(t, 200)
+						a = (<-n.poll(t.Context(), path, "ES-WaitFor", "10").done).is(t, 504)
+						check.Equal(t, a.body, "Position 10 was not reached: the projection p is stopped at s: 9")
+						check.Equal(t, time.Since(begin), 0, "took")
+						projections.rests.Store(nil)
+					}
 				}
 			})
 		})

@@ -40,8 +40,11 @@ type projection struct {
 	endClear    func()    // ends the deletion of unused checkpoints, and waits; may be nil
 	inbox       []func(m *machine) []effect
 	draining    bool
-	closed      bool // nothing happens any more
-	hidden      bool // it is deleted for all who ask
+	closed      bool            // nothing happens any more
+	active      context.Context // ends with rest, when it gets no further
+	rest        context.CancelCauseFunc
+	noted       status // that active is of
+	hidden      bool   // it is deleted for all who ask
 	tickets     map[ticket]chan error
 	issued      ticket
 
@@ -56,6 +59,7 @@ type projection struct {
 func newProjection(t *term, name string, d definition) *projection {
 	p := &projection{t: t, name: name, id: -1, last: -1, lastRebuild: -1, tickets: map[ticket]chan error{}}
 	p.m.def, p.m.version = d, -1
+	p.active, p.rest = context.WithCancelCause(t.ctx)
 	p.m.allowed = !t.opts.SystemOnly || event.IsSystemStream(name)
 	p.touch()
 	return p
@@ -103,6 +107,7 @@ func (p *projection) drain() {
 		what := p.inbox[0]
 		p.inbox = p.inbox[1:]
 		effects := what(&p.m)
+		p.noteRest()
 		p.mu.Unlock()
 		for _, e := range effects {
 			p.do(e)
@@ -414,6 +419,7 @@ func (p *projection) loadStopped(gen int, o run.Options) {
 	p.push(func(m *machine) []effect {
 		if gen == m.gen {
 			p.stored = at
+			p.line.Move(at.End())
 		}
 		return m.stoppedLoaded(gen, reason)
 	})

@@ -175,6 +175,19 @@ var (
 	ErrAborted = errors.New("Aborted by subsequent operation") //lint:ignore ST1005 the text is that of the wire
 )
 
+// Resting says that a projection does not run, and so gets to no position after the one where it is.
+type Resting struct {
+	Status string // "stopped", "completed", "aborted" or "faulted"
+	At     string // what its state is of, as text; empty: the start of its sources, or not known
+}
+
+func (e *Resting) Error() string {
+	if e.At == "" {
+		return "is " + e.Status
+	}
+	return "is " + e.Status + " at " + e.At
+}
+
 // Exists says that the name of a new projection is taken.
 type Exists struct{ Name string }
 

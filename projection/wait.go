@@ -1,8 +1,11 @@
 package projection
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/run"
@@ -11,17 +14,17 @@ import (
 
 // Await returns when a projection has handled all events of its sources up to a position of the
 // log. If it reads links that system projections write, those to events up to there count. Errors
-// are ErrNotFound, event.ErrNotReady, and the error of the context.
+// are ErrNotFound, *Resting when it does not run or comes to rest, event.ErrNotReady, and the error
+// of the context. A projection that only begins again, as after an update, is waited for.
 func (s *Service) Await(ctx context.Context, name string, position int64) error {
-	if _, err := s.find(name); err != nil {
-		return err
-	}
-	if err := s.opts.Store.WaitLog(ctx, position); err != nil {
-		return err
-	}
 	p, err := s.find(name)
 	if err != nil {
 		return err
+	}
+	ctx, cancel := p.whileActive(ctx)
+	defer cancel()
+	if err := s.opts.Store.WaitLog(ctx, position); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	for _, writer := range p.writers() {
 		w, err := p.t.find(writer)
@@ -32,11 +35,16 @@ func (s *Service) Await(ctx context.Context, name string, position int64) error 
 		if r == nil || r.Statistics().Ending != run.Unfinished {
 			continue // It writes nothing.
 		}
-		if err := w.await(ctx, position); err != nil {
+		bound, cancel := w.whileActive(ctx)
+		err = w.await(bound, position)
+		cancel()
+		if _, rests := errors.AsType[*Resting](err); rests && ctx.Err() == nil {
+			continue // Likewise.
+		} else if err != nil {
 			return err
 		}
 		if err := r.Flush(ctx); ctx.Err() != nil {
-			return ctx.Err()
+			return context.Cause(ctx)
 		} else if err != nil {
 			return fmt.Errorf("%w: projection %s: %w", event.ErrNotReady, writer, err)
 		}
@@ -71,12 +79,52 @@ func (p *projection) writers() []string {
 
 // await waits until the run has handled all events up to a position.
 func (p *projection) await(ctx context.Context, position int64) error {
-	bound, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.t.ctx, func() { cancel(event.ErrNotReady) })()
-	return p.line.Wait(bound, position, func() {
+	return p.line.Wait(ctx, position, func() {
 		if r := p.current(); r != nil {
 			r.Look()
 		}
 	})
+}
+
+// whileActive returns a context that also ends when the projection comes to rest, with *Resting or
+// ErrNotFound as its cause, and with the term.
+func (p *projection) whileActive(ctx context.Context) (context.Context, context.CancelFunc) {
+	p.mu.Lock()
+	active := p.active
+	p.mu.Unlock()
+	bound, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(active, func() {
+		if p.t.ctx.Err() != nil {
+			end(event.ErrNotReady)
+		} else {
+			end(context.Cause(active))
+		}
+	})
+	return bound, func() {
+		stop()
+		end(nil)
+	}
+}
+
+// noteRest has active say whether the projection gets any further. The caller holds mu, and the
+// machine may have changed.
+func (p *projection) noteRest() {
+	if p.m.status == p.noted {
+		return
+	}
+	p.noted = p.m.status
+	if p.active.Err() != nil {
+		p.active, p.rest = context.WithCancelCause(p.t.ctx)
+	}
+	switch {
+	case p.noted == deleting:
+		p.rest(ErrNotFound)
+	case p.noted.ended():
+		f := p.statisticsLocked()
+		at := f.Checkpoint
+		if p.m.def.Mode != Continuous {
+			at = f.Position
+		}
+		p.rest(&Resting{strings.ToLower(p.noted.String()), textOf(at)})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,22 @@ func (w *waited) sees(name, partition, state string) {
 	check.NoError(w, <-w.awaiting(name, w.last(), time.Minute))
 	c, err := w.State(w.Context(), name, partition, operator)
 	check.Equal(w, string(c.Text), state, name, err)
+}
+
+// rests waits for what a projection does not get to, as it does not run.
+func (w *waited) rests(name string, position int64, status, at string) {
+	w.Helper()
+	begun := time.Now()
+	w.isResting(<-w.awaiting(name, position, time.Hour), status, at)
+	check.Equal(w, time.Since(begun), 0, "took")
+}
+
+func (w *waited) isResting(err error, status, at string) {
+	w.Helper()
+	var r *projection.Resting
+	if !errors.As(err, &r) || r.Status != status || !strings.HasPrefix(r.At, at) {
+		w.Errorf("error %v, want %s at %s", err, status, at)
+	}
 }
 
 var operator = projection.Identity{Name: "admin", Operator: true}
@@ -109,15 +126,11 @@ func TestAwait(t *testing.T) {
 			check.Must(w, w.Command(w.Context(), "one", projection.Disable, operator))
 			check.NoError(w, <-w.awaiting("one", at, 0))
 			w.db.Append("a", "t", "{}", "")
-			ended := w.awaiting("one", w.last(), time.Minute)
-			synctest.Wait()
-			check.Equal(w, len(ended), 0, "ended though the projection does not run")
+			w.rests("one", w.last(), "stopped", "a: 0")
 			check.Must(w, w.Command(w.Context(), "one", projection.Enable, operator))
-			check.NoError(w, <-ended)
 			w.sees("one", "", `{"n":2}`)
 			check.Must(w, w.Command(w.Context(), "one", projection.Abort, operator))
-			ended = w.awaiting("one", at, time.Second)
-			check.Equal(w, errors.Is(<-ended, context.DeadlineExceeded), true, "the state is that of the checkpoint")
+			w.rests("one", at, "aborted", "a: 0") // The state is that of the checkpoint.
 		}},
 		{"reset while it is stopped", func(w *waited) {
 			w.create("one", "fromStream('a').when({"+count+"})")
@@ -126,23 +139,80 @@ func TestAwait(t *testing.T) {
 			at := w.last()
 			check.Must(w, w.Command(w.Context(), "one", projection.Disable, operator))
 			check.Must(w, w.Command(w.Context(), "one", projection.Reset, operator))
-			synctest.Wait()
-			ended := w.awaiting("one", at, time.Second)
-			check.Equal(w, errors.Is(<-ended, context.DeadlineExceeded), true, "the state is empty")
+			w.rests("one", at, "stopped", "") // The state is empty.
 			check.Must(w, w.Command(w.Context(), "one", projection.Enable, operator))
 			w.sees("one", "", `{"n":1}`)
 		}},
 		{"faults", func(w *waited) {
 			w.create("one", "fromStream('a').when({$any: () => { throw 'no' }})")
 			w.db.Append("a", "t", "{}", "")
-			ended := w.awaiting("one", w.last(), time.Second)
-			check.Equal(w, errors.Is(<-ended, context.DeadlineExceeded), true, "the event is not handled")
+			synctest.Wait()
+			w.rests("one", w.last(), "faulted", "a: -1")
+		}},
+		{"comes to rest meanwhile", func(w *waited) {
+			check.Must(w, w.Command(w.Context(), "$by_category", projection.Enable, operator))
+			w.create("log", "fromAll().when({"+count+"})")
+			w.create("category", "fromCategory('a').when({"+count+"})")
+			w.create("faulty", "fromAll().when({bad: () => { throw 'no' }})")
+			far := w.db.LogEnd() + 1<<20
+			var all []chan error
+			for _, name := range []string{"log", "category", "faulty"} {
+				all = append(all, w.awaiting(name, far, time.Hour))
+			}
+			text := func(name string) { // It runs again at once, and so is waited for.
+				check.Must(w, w.UpdateQuery(w.Context(), name, projection.Update{Query: "fromAll().when({})"}, operator))
+			}
+			text("log")
+			synctest.Wait()
+			w.db.Append("a-1", "t", "{}", "")
+			for _, ended := range all {
+				check.Equal(w, len(ended), 0, "ended early")
+			}
+			w.db.Append("a-1", "bad", "{}", "")
+			for i, name := range []string{"log", "category"} {
+				check.Must(w, w.Command(w.Context(), name, projection.Disable, operator))
+				w.isResting(<-all[i], "stopped", "")
+			}
+			w.isResting(<-all[2], "faulted", "")
+		}},
+		{"deleted meanwhile", func(w *waited) {
+			check.Value(w.Create(w.Context(), projection.Creation{Name: "query", Mode: projection.Transient, Query: "fromStream('a').when({})", By: operator})).Must(w)
+			w.create("one", "fromStream('a').when({})")
+			ended := w.awaiting("one", w.db.LogEnd()+1<<20, time.Hour)
+			check.Must(w, w.Command(w.Context(), "one", projection.Disable, operator))
+			w.isResting(<-ended, "stopped", "")
+			check.Must(w, w.Delete(w.Context(), "query", projection.DeleteOptions{}, operator))
+			synctest.Wait()
+			check.Is(w, <-w.awaiting("query", 0, time.Hour), projection.ErrNotFound)
+		}},
+		{"a system projection that writes its links stops", func(w *waited) {
+			check.Must(w, w.Command(w.Context(), "$by_category", projection.Enable, operator))
+			w.create("category", "fromCategory('a').when({"+count+"})")
+			far := w.db.LogEnd() + 1<<10
+			ended := w.awaiting("category", far, time.Hour)
+			check.Must(w, w.Command(w.Context(), "$by_category", projection.Disable, operator))
+			for w.db.LogEnd() <= far {
+				w.db.Append("other", "t", "{}", "")
+			}
+			check.NoError(w, <-ended)
+		}},
+		{"stopped since the term began", func(w *waited) {
+			w.create("log", "fromAll().when({"+count+"})")
+			w.db.Append("a", "t", "{}", "")
+			synctest.Wait()
+			at := w.last()
+			check.Must(w, w.Command(w.Context(), "log", projection.Disable, operator))
+			w.Stop()
+			w.Start(context.WithoutCancel(w.Context()))
+			synctest.Wait()
+			check.NoError(w, <-w.awaiting("log", at, time.Hour))
+			w.db.Append("a", "t", "{}", "")
+			w.rests("log", w.last(), "stopped", "C:")
 		}},
 		{"not there, and the end of the term", func(w *waited) {
 			check.Is(w, <-w.awaiting("none", 0, 0), projection.ErrNotFound)
-			w.create("one", "fromStream('a').when({$any: () => { throw 'no' }})")
-			w.db.Append("a", "t", "{}", "")
-			ended := w.awaiting("one", w.last(), time.Hour)
+			w.create("two", "fromStream('a').when({})")
+			ended := w.awaiting("two", w.db.LogEnd()+1<<20, time.Hour)
 			synctest.Wait()
 			w.Stop()
 			check.Is(w, <-ended, event.ErrNotReady)

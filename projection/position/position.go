@@ -81,6 +81,17 @@ func (p Position) IsZero() bool {
 	return !slices.ContainsFunc(p.Numbers, func(n Number) bool { return n.Number >= 0 })
 }
 
+// End is the position of the log before which all was read; 0 if the log does not decide.
+func (p Position) End() int64 {
+	switch {
+	case !p.Log:
+		return 0
+	case p.Prepare >= p.Commit: // With the record that begins there.
+		return p.Commit + 1
+	}
+	return p.Commit
+}
+
 // Number returns how far the stream (or type) of a name was read.
 func (p Position) Number(name string) (n int64, ok bool) {
 	i := slices.IndexFunc(p.Numbers, func(n Number) bool { return n.Name == name })

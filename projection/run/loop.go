@@ -97,7 +97,12 @@ func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.P
 	}
 	fail := r.fail
 	r.unwatch = context.AfterFunc(out.Failed(), func() { fail(out.Err()) })
-	r.board.update(func() { r.board.out = out })
+	r.board.update(func() {
+		r.board.out = out
+		if from.Found {
+			r.board.statistics.Checkpoint = &at
+		}
+	})
 	r.mark()
 	r.publish()
 }

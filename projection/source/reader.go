@@ -110,10 +110,7 @@ func (r *Reader) end(until position.Position) {
 		}
 		return
 	}
-	if until.Prepare >= until.Commit { // With the record that begins there.
-		until.Commit++
-	}
-	r.limit = min(r.limit, until.Commit)
+	r.limit = min(r.limit, until.End())
 }
 
 // Fill reads ahead if the buffer is empty. It returns when an event is buffered or
