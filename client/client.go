@@ -94,9 +94,9 @@ func NewTransport(config *tls.Config) *http.Transport {
 // After returns a client whose reads wait until the node that they ask has reached a position:
 // that of a Written or an Appended, so that they see what was written. State, Result and Statistics
 // of a projection wait until it has handled the events up to there, and Info of a group until all
-// its messages up to there are answered. A node that does not come so far within WaitAtMost, or whose
-// projection does not run, refuses with the status 504, and another one is asked. All else is as with the client itself, with which
-// it shares nodes and connections.
+// its messages up to there are answered. A node that does not come so far within WaitAtMost, or
+// whose projection does not run, refuses with the status 504, and another one is asked. All else is
+// as with the client itself, with which it shares nodes and connections.
 func (c *Client) After(position int64) *Client {
 	after := *c
 	after.after = strconv.FormatInt(position, 10)

@@ -175,7 +175,7 @@ var (
 	ErrAborted = errors.New("Aborted by subsequent operation") //lint:ignore ST1005 the text is that of the wire
 )
 
-// Resting says that a projection does not run, and so gets to no position after the one where it is.
+// Resting says that a projection does not run, and so gets no further.
 type Resting struct {
 	Status string // "stopped", "completed", "aborted" or "faulted"
 	At     string // what its state is of, as text; empty: the start of its sources, or not known
