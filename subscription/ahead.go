@@ -7,8 +7,13 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// ahead is how far a group has read ahead in its source.
+// ahead is how far a group has read ahead in its source. All up to last was looked at, and
+// reading resumes at next. more is set in a live group alone: one that is not live reads in any
+// case.
 type ahead struct {
+	last    int64 // number up to which all was read, the checkpoint at first
+	lastAt  int64 // position of the log of the event with that number; -1: not known
+	seq     int64 // messages read since the group was loaded, see batch.progress
 	next    int64 // number of the next event to read
 	until   int64 // position of the log before which nothing of the source is left to read
 	known   int64 // newest number seen in the source, -1: none
@@ -66,7 +71,7 @@ func (c *core) wantsMore() (isFilled, wants bool) {
 }
 
 // arrive is the input that there is something new in the source.
-func (c *core) arrive() { c.more = c.live }
+func (a *ahead) arrive() { a.more = a.live }
 
 // beginPage returns how much room there is for the page from next on; 0: none is to be read.
 func (c *core) beginPage() (room int) {
@@ -79,28 +84,44 @@ func (c *core) beginPage() (room int) {
 }
 
 // end is the input that nothing can come any more.
-func (c *core) end() { c.gone, c.live, c.more, c.until = true, true, false, math.MaxInt64 }
+func (a *ahead) end() { a.gone, a.live, a.more, a.until = true, true, false, math.MaxInt64 }
+
+// reset has reading resume elsewhere, after a number.
+func (a *ahead) reset(last, next int64) {
+	a.last, a.lastAt, a.next, a.until, a.live, a.more = last, -1, next, 0, false, false
+}
+
+// look makes an event that was read a message, the last one up to now.
+func (a *ahead) look(m *message, e *event.Resolved, number int64) {
+	a.seq++
+	m.id, m.event, m.number, m.before, m.beforeAt, m.seq, m.bucket = e.ID, e, number, a.last, a.lastAt, a.seq, -1
+	a.last, a.lastAt = number, e.Position
+}
+
+// pass moves past a batch of which all messages were looked at. It reports whether the group got
+// any further.
+func (a *ahead) pass(b *batch) (progress bool) {
+	before, wasLive := a.next, a.live
+	a.known = max(a.known, b.known)
+	a.seq += b.progress
+	a.last, a.next, a.until = max(a.last, b.passed), b.next, max(a.until, b.until)
+	if b.end {
+		a.live, a.more = true, false
+	}
+	return a.next > before || a.live != wasLive || !a.more
+}
 
 // add puts the events of a batch into the buffer, and moves past the batch. The batch was read when
 // payloads had been forgotten so often. It reports whether the group got any further.
 func (c *core) add(b *batch, number func(*event.Record) int64, forgotten uint64) (progress bool) {
-	before, wasLive := c.next, c.live
-	c.known = max(c.known, b.known)
 	messages := make([]message, len(b.events))
 	for i := range b.events {
 		m, e := &messages[i], &b.events[i]
 		if c.forgotten != forgotten {
 			*e = *withoutPayload(e)
 		}
-		c.seq++
-		m.id, m.event, m.number, m.before, m.beforeAt, m.seq, m.bucket = e.ID, e, number(&e.Record), c.last, c.lastAt, c.seq, -1
-		c.last, c.lastAt = m.number, e.Position
+		c.look(m, e, number(&e.Record))
 		c.buffer.pushBack(m)
 	}
-	c.seq += b.progress
-	c.last, c.next, c.until = max(c.last, b.passed), b.next, max(c.until, b.until)
-	if b.end {
-		c.live, c.more = true, false
-	}
-	return c.next > before || c.live != wasLive || !c.more
+	return c.pass(b)
 }

@@ -7,14 +7,61 @@ import "time"
 // milliseconds, and gain nothing but that less comes again after a crash.
 const checkpointPace = 50 * time.Millisecond
 
-// checkpoint is the last one of a group.
+// checkpoint is the last one of a group, and when the next is to be written. There is one write at
+// a time. If something was answered since the last one, either moved says since when or the write
+// in flight covers it, so that no answer waits for longer than the settings allow.
 type checkpoint struct {
-	number  int64 // -1: none
-	seq     int64
-	at      time.Time // when, or when the group was loaded
-	written time.Time // when this one wrote one; zero: never
-	isAsked bool      // time passed: one that is due by time is to be written
-	moved   time.Time // when there was something to write since this one; zero: there is nothing
+	settings  *Settings
+	number    int64 // -1: none
+	seq       int64
+	at        time.Time // when, or when the group was loaded
+	written   time.Time // when this one wrote one; zero: never
+	isAsked   bool      // time passed: one that is due by time is to be written
+	moved     time.Time // when there was something to write since this one; zero: there is nothing
+	isWriting bool      // the effect was returned, and has no result yet
+}
+
+// write reports whether one is to be written, with the number and seq that it may have now: so much
+// was answered that it must not wait, or its time has come.
+func (p *checkpoint) write(number, seq int64, now time.Time) bool {
+	due := p.due(seq)
+	isDue := p.isAsked && !due.IsZero() && !due.After(now)
+	p.isAsked = false
+	if p.moved.IsZero() && seq > p.seq {
+		p.moved = now
+	}
+	if latest := p.latest(); !latest.IsZero() && !latest.After(now) {
+		isDue = true
+	}
+	isForced := seq-p.seq >= int64(max(1, p.settings.MaxCheckpointCount))
+	if !isDue && !isForced || number < 0 || p.isWriting {
+		return false
+	}
+	p.moved = time.Time{} // What comes from now on may not be in it.
+	p.isWriting = true
+	return true
+}
+
+// due returns when one is to be written by time; zero: it need not be.
+func (p *checkpoint) due(seq int64) (at time.Time) {
+	if p.isWriting || p.settings.CheckpointAfter <= 0 || seq-p.seq < int64(max(1, p.settings.MinCheckpointCount)) {
+		return at
+	}
+	return p.at.Add(p.settings.CheckpointAfter)
+}
+
+// latest returns when one is to be written however few messages were answered; zero: it need not
+// be.
+func (p *checkpoint) latest() (at time.Time) {
+	if p.isWriting || p.settings.CheckpointAtLeastEvery <= 0 || p.moved.IsZero() {
+		return at
+	}
+	return p.moved.Add(p.settings.CheckpointAtLeastEvery)
+}
+
+// reset is the input that one was written elsewhere, next to the one that may be in flight.
+func (p *checkpoint) reset(number, seq int64, now time.Time) {
+	p.number, p.seq, p.at, p.moved = number, seq, now, time.Time{}
 }
 
 // position returns the number that a checkpoint may have now, and how many
@@ -39,51 +86,12 @@ func (c *core) answered() (number, seq, at int64) {
 	return number, seq, at
 }
 
-// needsCheckpoint reports whether one is to be written: so much was answered that it must not wait,
-// or its time has come.
-func (c *core) needsCheckpoint(now time.Time) bool {
-	due := c.checkpointDue()
-	isDue := c.checkpoint.isAsked && !due.IsZero() && !due.After(now)
-	c.checkpoint.isAsked = false
-	number, seq := c.position()
-	if c.checkpoint.moved.IsZero() && seq > c.checkpoint.seq {
-		c.checkpoint.moved = now
-	}
-	if latest := c.checkpointLatest(); !latest.IsZero() && !latest.After(now) {
-		isDue = true
-	}
-	isForced := seq-c.checkpoint.seq >= int64(max(1, c.settings.MaxCheckpointCount))
-	if !isDue && !isForced || number < 0 || c.isCheckpointing {
-		return false
-	}
-	c.checkpoint.moved = time.Time{} // What comes from now on may not be in it.
-	return true
-}
-
-// checkpointDue returns when a checkpoint is to be written by time; zero: it need not be.
-func (c *core) checkpointDue() (at time.Time) {
-	_, seq := c.position()
-	if c.isCheckpointing || c.settings.CheckpointAfter <= 0 || seq-c.checkpoint.seq < int64(max(1, c.settings.MinCheckpointCount)) {
-		return at
-	}
-	return c.checkpoint.at.Add(c.settings.CheckpointAfter)
-}
-
-// checkpointLatest returns when a checkpoint is to be written however few messages were answered;
-// zero: it need not be.
-func (c *core) checkpointLatest() (at time.Time) {
-	if c.isCheckpointing || c.settings.CheckpointAtLeastEvery <= 0 || c.checkpoint.moved.IsZero() {
-		return at
-	}
-	return c.checkpoint.moved.Add(c.settings.CheckpointAtLeastEvery)
-}
-
 // checkpointed is the result of writing a checkpoint. Answers that came meanwhile count for the
 // next one.
 func (c *core) checkpointed(number, seq int64, now time.Time) {
-	moved := c.checkpoint.moved
+	p := &c.checkpoint
 	if _, last := c.position(); last <= seq {
-		moved = time.Time{}
+		p.moved = time.Time{}
 	}
-	c.checkpoint, c.isCheckpointing = checkpoint{number: number, seq: seq, at: now, written: now, moved: moved}, false
+	p.number, p.seq, p.at, p.written, p.isAsked, p.isWriting = number, seq, now, now, false, false
 }

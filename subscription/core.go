@@ -25,19 +25,9 @@ type core struct {
 
 	ahead
 	checkpoint checkpoint
+	replay     replay
 
 	messages
-	last         int64 // number up to which all was read, the checkpoint at first
-	lastAt       int64 // position of the log of the event with that number; -1: not known
-	seq          int64 // messages read since the group was loaded, see batch.progress
-	replaying    bool  // parked messages are being fetched
-	replayTarget int64 // parked messages below are not counted any more
-	replayFrom   int64 // number of the parked message that is fetched next
-	replayRate   int   // of messages a second; 0: as fast as it can
-	trimmedTo    int64 // the stream of replays is truncated before this number
-
-	isParking, isCheckpointing, isTrimming bool // the effect was returned, and has no result yet
-
 	forgotten  uint64 // how often payloads were
 	statistics statistics
 	counts     counts // since settle was called
@@ -61,8 +51,8 @@ type effects struct {
 type counts struct{ delivered, acknowledged, retried, expired uint64 }
 
 func newCore(s *Settings, now time.Time) core {
-	c := core{settings: s, last: -1, lastAt: -1, ahead: ahead{known: -1}, checkpoint: checkpoint{number: -1}}
-	c.unanswered.use, c.unansweredReplays.use = byNumber, byNumber
+	c := core{settings: s, ahead: ahead{last: -1, lastAt: -1, known: -1}, checkpoint: checkpoint{settings: s, number: -1}}
+	c.unanswered.use, c.copied.unanswered.use = byNumber, byNumber
 	c.statistics.measured = now
 	return c
 }
@@ -75,17 +65,11 @@ func (c *core) settle(now time.Time) (e effects) {
 	c.release(now)
 	e.pushed = c.push(now)
 	e.hasRoom = !c.live && c.mayFill()
-	e.hasSpace = c.unansweredReplays.n < replayLow
-	if !c.isParking {
-		e.park = c.toPark()
-		c.isParking = len(e.park) > 0
-	}
-	if e.checkpoint = c.needsCheckpoint(now); e.checkpoint {
-		c.isCheckpointing = true
-	}
-	if gain := c.answeredReplays() - c.trimmedTo; gain > 0 && (gain >= trimAfter || c.unansweredReplays.n == 0) && !c.isTrimming {
-		e.trim, c.isTrimming = c.answeredReplays(), true
-	}
+	e.hasSpace = c.copied.unanswered.n < replayLow
+	e.park = c.parking.write()
+	number, seq := c.position()
+	e.checkpoint = c.checkpoint.write(number, seq, now)
+	e.trim = c.copied.trim()
 	e.alarm, e.exact = c.alarm(), c.exactAlarm()
 	e.counts, c.counts = c.counts, counts{}
 	return e
@@ -105,7 +89,8 @@ func (c *core) tick(now time.Time) {
 
 // alarm returns when something is due by time; zero: nothing is.
 func (c *core) alarm() time.Time {
-	at := c.checkpointDue()
+	_, seq := c.position()
+	at := c.checkpoint.due(seq)
 	if m := c.out.head; m != nil {
 		if deadline := c.deadline(m); at.IsZero() || deadline.Before(at) {
 			return deadline
@@ -116,7 +101,7 @@ func (c *core) alarm() time.Time {
 
 // exactAlarm is alarm for what must not wait for a tick.
 func (c *core) exactAlarm() time.Time {
-	at := c.checkpointLatest()
+	at := c.checkpoint.latest()
 	if len(c.due) > 0 && (at.IsZero() || c.due[0].due.Before(at)) {
 		return c.due[0].due
 	}
@@ -169,7 +154,7 @@ func (c *core) takeNext() *message {
 }
 
 // mayHandOut reports whether another new message may go out.
-func (c *core) mayHandOut() bool { return c.unanswered.n+c.unansweredReplays.n < maxUnanswered }
+func (c *core) mayHandOut() bool { return c.unanswered.n+c.copied.unanswered.n < maxUnanswered }
 
 // push gives the messages away that consumers have room for, and returns these consumers.
 func (c *core) push(now time.Time) (pushed []*consumer) {
@@ -257,7 +242,7 @@ func (c *core) nack(ids []event.ID, action Action, reason string, after *time.Du
 		switch action {
 		case Park:
 			c.takeBack(m, now)
-			c.giveUp(m, "Client explicitly NAK'ed message.\n"+reason)
+			c.parking.add(m, "Client explicitly NAK'ed message.\n"+reason)
 		case Skip, Stop:
 			c.takeBack(m, now)
 			c.forget(m, now)
@@ -276,7 +261,7 @@ func (c *core) nack(ids []event.ID, action Action, reason string, after *time.Du
 func (c *core) again(m *message, delay time.Duration, now time.Time) {
 	c.takeBack(m, now)
 	if m.retries >= c.settings.MaxRetryCount {
-		c.giveUp(m, fmt.Sprintf("Reached retry count of %d", c.settings.MaxRetryCount))
+		c.parking.add(m, fmt.Sprintf("Reached retry count of %d", c.settings.MaxRetryCount))
 		return
 	}
 	m.retries++
@@ -298,29 +283,10 @@ func (c *core) takeBack(m *message, now time.Time) {
 	}
 }
 
-// giveUp has a message parked that is in no list by its place.
-func (c *core) giveUp(m *message, reason string) {
-	m.state, m.reason = parking, &reason
-	c.parking.pushBack(m)
-}
-
-// toPark returns the messages that are to be parked with one write. Until they are parked they hold
-// the checkpoint back.
-func (c *core) toPark() (batch []*message) {
-	size := 0
-	for m := c.parking.head; m != nil && len(batch) < parkBatch; m = c.parking.next(m) {
-		if size += len(parkedData(m)); size > parkBytes && len(batch) > 0 {
-			break
-		}
-		batch = append(batch, m)
-	}
-	return batch
-}
-
 // parked is the result of parking messages. Those that could not be parked come again, and are
 // parked again if they fail again.
 func (c *core) parked(batch []*message, ok bool, now time.Time) {
-	c.isParking = false
+	c.parking.isWriting = false
 	for _, m := range batch {
 		c.parking.remove(m)
 		switch {
@@ -335,9 +301,6 @@ func (c *core) parked(batch []*message, ok bool, now time.Time) {
 		}
 	}
 }
-
-// trimmed is the result of truncating the stream of replays.
-func (c *core) trimmed(before int64) { c.trimmedTo, c.isTrimming = before, false }
 
 // join adds a consumer.
 func (c *core) join(to *consumer) {
@@ -381,7 +344,7 @@ func (c *core) addReplays(batch []replayed, forgotten uint64) {
 		if c.forgotten != forgotten {
 			r.event = *withoutPayload(&r.event)
 		}
-		c.replayEnd = max(c.replayEnd, r.number+1)
+		c.copied.end = max(c.copied.end, r.number+1)
 		if c.tracked[r.event.ID] != nil {
 			continue // It was copied twice.
 		}
@@ -394,7 +357,7 @@ func (c *core) addReplays(batch []replayed, forgotten uint64) {
 // forgetPayloads drops the payloads of all messages.
 func (c *core) forgetPayloads() {
 	c.forgotten++
-	for _, l := range []*list{&c.buffer, &c.retry, &c.replays, &c.out, &c.parking} {
+	for _, l := range []*list{&c.buffer, &c.retry, &c.replays, &c.out, &c.parking.list} {
 		for m := l.head; m != nil; m = m.links[l.use].next {
 			m.event = withoutPayload(m.event)
 		}

@@ -91,7 +91,7 @@ func runCoreModel(t *testing.T, r *rapid.T) {
 			handed(got)
 		}
 		if e.trim > 0 {
-			c.trimmed(e.trim)
+			c.copied.trimmed(e.trim)
 		}
 		if e.checkpoint {
 			number, seq := c.position()

@@ -137,7 +137,7 @@ func (l *trial) do(command string, args []string) (out string) {
 	case "written": // the checkpoint, and what was answered since counts for the next
 		c.checkpointed(number(args[0]), number(args[0])+1, l.now)
 	case "trimmed":
-		c.trimmed(l.trim)
+		c.copied.trimmed(l.trim)
 	case "replays":
 		for _, text := range args {
 			c.addReplays([]replayed{{number: number(text), event: page([]string{text}).events[0]}}, 0)
@@ -166,7 +166,7 @@ func (l *trial) do(command string, args []string) (out string) {
 		for _, of := range []struct {
 			name string
 			list *list
-		}{{"buffer", &c.buffer}, {"retry", &c.retry}, {"replays", &c.replays}, {"out", &c.out}, {"parking", &c.parking}, {"unanswered", &c.unanswered}} {
+		}{{"buffer", &c.buffer}, {"retry", &c.retry}, {"replays", &c.replays}, {"out", &c.out}, {"parking", &c.parking.list}, {"unanswered", &c.unanswered}} {
 			if of.list.n > 0 {
 				out += fmt.Sprintf(" %s %d", of.name, of.list.n)
 			}
@@ -225,7 +225,7 @@ func (l *trial) effects() (out string) {
 func (l *trial) verify() {
 	c := &l.c
 	seen := map[*message]bool{}
-	for _, of := range []*list{&c.buffer, &c.retry, &c.replays, &c.out, &c.parking} {
+	for _, of := range []*list{&c.buffer, &c.retry, &c.replays, &c.out, &c.parking.list} {
 		n := 0
 		for m := of.head; m != nil; m = of.next(m) {
 			if seen[m] || c.listOf(m) != of || m.state != buffered && c.tracked[m.id] != m {
@@ -250,14 +250,14 @@ func (l *trial) verify() {
 		}
 	}
 	check.Equal(l.t, held, 0, "messages that hold others back, without those that are delayed")
-	for _, of := range []*list{&c.unanswered, &c.unansweredReplays} {
+	for _, of := range []*list{&c.unanswered, &c.copied.unanswered} {
 		for m := of.head; m != nil; m = of.next(m) {
 			if next := of.next(m); !seen[m] || next != nil && next.number < m.number {
 				l.t.Errorf("message %d without an answer is in no list, or follows a later one", m.number)
 			}
 		}
 	}
-	if n := c.unanswered.n + c.unansweredReplays.n; n != len(c.tracked) {
+	if n := c.unanswered.n + c.copied.unanswered.n; n != len(c.tracked) {
 		l.t.Errorf("%d messages have no answer, and %d are tracked", n, len(c.tracked))
 	}
 }

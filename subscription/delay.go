@@ -13,48 +13,85 @@ type Pause struct {
 	At time.Time `json:"at"`
 }
 
-// delays are the messages of a group that wait before they are tried again.
+// delays are the messages of a group that wait before they are tried again. held has those of due
+// that were added with a bucket, and no others; of one bucket they come out by number, whenever
+// they are due.
 type delays struct {
-	due dueHeap
-	// those of each bucket by number, where the strategy keeps an order: they hold back what comes
-	// after them
-	held map[int16][]*message
+	due  dueHeap
+	held map[int16][]*message // by bucket and number: they hold back what comes after them
 }
 
-// delay has a message that is in no list by its place handed out at a time or later.
-func (c *core) delay(m *message, due time.Time) {
-	m.state, m.due = delayed, due
-	heap.Push(&c.due, m)
-	if m.replayed { // It lost its place in the order when it was parked.
+// add delays a message of a bucket; below 0: it keeps no order.
+func (d *delays) add(m *message, bucket int16) {
+	heap.Push(&d.due, m)
+	if bucket < 0 {
 		return
 	}
-	if bucket := c.strategy.bucket(m); bucket >= 0 {
-		if c.held == nil {
-			c.held = map[int16][]*message{}
-		}
-		all := c.held[bucket]
-		at, _ := slices.BinarySearchFunc(all, m, inOrderOfNumbers)
-		c.held[bucket] = slices.Insert(all, at, m)
+	if d.held == nil {
+		d.held = map[int16][]*message{}
 	}
+	all := d.held[bucket]
+	at, _ := slices.BinarySearchFunc(all, m, inOrderOfNumbers)
+	d.held[bucket] = slices.Insert(all, at, m)
 }
 
 func inOrderOfNumbers(a, b *message) int { return cmp.Compare(a.number, b.number) }
 
-// holder returns the delayed message that must go out before another one; nil: there is none.
-func (c *core) holder(m *message) *message {
-	if len(c.held) == 0 || m.replayed {
-		return nil
-	}
-	if all := c.held[c.strategy.bucket(m)]; len(all) > 0 && all[0].number < m.number {
+// before returns the delayed message of a bucket that must go out before one with a number; nil:
+// there is none.
+func (d *delays) before(bucket int16, number int64) *message {
+	if all := d.held[bucket]; len(all) > 0 && all[0].number < number {
 		return all[0]
 	}
 	return nil
 }
 
+// pop takes out a message whose delay is over; nil: there is none.
+func (d *delays) pop(now time.Time) *message {
+	for len(d.due) > 0 && !d.due[0].due.After(now) {
+		m := d.due[0]
+		if !m.replayed {
+			if first := d.before(m.bucket, m.number); first != nil { // That one is due later.
+				m.due = first.due
+				heap.Fix(&d.due, 0)
+				continue
+			}
+		}
+		heap.Pop(&d.due)
+		if all := d.held[m.bucket]; len(all) > 0 && all[0] == m {
+			if d.held[m.bucket] = slices.Delete(all, 0, 1); len(all) == 1 {
+				delete(d.held, m.bucket)
+			}
+		}
+		return m
+	}
+	return nil
+}
+
+// letGo forgets the messages that a reset let go.
+func (d *delays) letGo() {
+	d.due = slices.DeleteFunc(d.due, func(m *message) bool { return m.state == done })
+	heap.Init(&d.due)
+	d.held = nil
+}
+
+// delay has a message that is in no list by its place handed out at a time or later.
+func (c *core) delay(m *message, due time.Time) {
+	m.state, m.due = delayed, due
+	bucket := int16(-1)
+	if !m.replayed { // It lost its place in the order when it was parked.
+		bucket = c.strategy.bucket(m)
+	}
+	c.delays.add(m, bucket)
+}
+
 // isHeld reports whether a message that waits to be handed out must not be, because an earlier one
 // is delayed. If it is to be handed out again, it is delayed as well.
 func (c *core) isHeld(m *message) bool {
-	first := c.holder(m)
+	if len(c.held) == 0 || m.replayed {
+		return false
+	}
+	first := c.delays.before(c.strategy.bucket(m), m.number)
 	if first != nil && m.state == waiting {
 		c.retry.remove(m)
 		c.delay(m, first.due)
@@ -64,28 +101,9 @@ func (c *core) isHeld(m *message) bool {
 
 // release puts the messages back whose delay is over.
 func (c *core) release(now time.Time) {
-	for len(c.due) > 0 && !c.due[0].due.After(now) {
-		m := c.due[0]
-		if first := c.holder(m); first != nil { // That one is due later.
-			m.due = first.due
-			heap.Fix(&c.due, 0)
-			continue
-		}
-		heap.Pop(&c.due)
-		if all := c.held[m.bucket]; len(all) > 0 && all[0] == m {
-			if c.held[m.bucket] = slices.Delete(all, 0, 1); len(all) == 1 {
-				delete(c.held, m.bucket)
-			}
-		}
+	for m := c.delays.pop(now); m != nil; m = c.delays.pop(now) {
 		c.wait(m)
 	}
-}
-
-// letGo forgets the messages that a reset let go.
-func (d *delays) letGo() {
-	d.due = slices.DeleteFunc(d.due, func(m *message) bool { return m.state == done })
-	heap.Init(&d.due)
-	d.held = nil
 }
 
 // pause is the input that nothing is to be handed out; nil: no more. What consumers were given and

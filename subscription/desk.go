@@ -148,7 +148,7 @@ func (d *desk) bounds(ctx context.Context) (b bounds, err error) {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	b.low = info.Metadata.MinVisible(info.Last)
-	b.from = max(b.low, d.g.core.replayTarget)
+	b.from = max(b.low, d.g.core.replay.target)
 	b.end = max(b.from, info.Last+1)
 	return b, nil
 }

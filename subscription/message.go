@@ -25,7 +25,7 @@ type message struct {
 	event  *event.Resolved // another one when payloads are forgotten, but never changed itself
 	number int64           // in the source, or in the stream of replays
 	before int64           // number before it up to which all was read, -1: none
-	seq    int64           // core.seq with this one
+	seq    int64           // ahead.seq with this one
 	// position of the log of the event with the number before; -1: not known
 	beforeAt int64
 
@@ -115,13 +115,11 @@ type messages struct {
 	retry   list // to be handed out again, by number
 	replays list // likewise, of replayed messages: those come later
 	// handed out; the timeout is the same for all, so this is the order of deadlines
-	out list
-	// to be written to the parked stream, in the order in which that was decided
-	parking           list
-	tracked           map[event.ID]*message
-	unanswered        list  // by number: handed out and not answered, wherever they are
-	unansweredReplays list  // by their number in the stream of replays
-	replayEnd         int64 // number after the last in the stream of replays
+	out        list
+	parking    givenUp
+	tracked    map[event.ID]*message
+	unanswered list // by number: handed out and not answered, wherever they are
+	copied     copied
 	delays
 }
 
@@ -137,7 +135,7 @@ func (s *messages) track(m *message) {
 // byNumber returns the list of messages without an answer that a message belongs to.
 func (s *messages) byNumber(m *message) *list {
 	if m.replayed {
-		return &s.unansweredReplays
+		return &s.copied.unanswered
 	}
 	return &s.unanswered
 }
@@ -152,7 +150,7 @@ func (s *messages) listOf(m *message) *list {
 	case m.state == waiting:
 		return &s.retry
 	case m.state == parking:
-		return &s.parking
+		return &s.parking.list
 	}
 	return &s.buffer
 }
@@ -166,7 +164,7 @@ func (s *messages) wait(m *message) {
 // oldestOutstanding returns when the oldest message without an answer was handed out first, or the
 // oldest that is not delayed; zero: there is none.
 func (s *messages) oldestOutstanding(isNow bool) (oldest time.Time) {
-	for _, l := range []*list{&s.unanswered, &s.unansweredReplays} {
+	for _, l := range []*list{&s.unanswered, &s.copied.unanswered} {
 		m := l.head
 		for isNow && m != nil && m.state == delayed {
 			m = l.next(m)
@@ -176,12 +174,4 @@ func (s *messages) oldestOutstanding(isNow bool) (oldest time.Time) {
 		}
 	}
 	return oldest
-}
-
-// answeredReplays returns the number before which all replayed messages are answered.
-func (s *messages) answeredReplays() int64 {
-	if m := s.unansweredReplays.head; m != nil {
-		return m.number
-	}
-	return s.replayEnd
 }

@@ -26,6 +26,36 @@ type parkedMetadata struct {
 	Retries *int64 `json:"retryCount,omitempty"`
 }
 
+// givenUp are the messages that are to be parked, in the order in which that was decided. Each is
+// in the state parking and in no other list by its place until the write that parks it has a
+// result, so that it holds the checkpoint back. There is one such write at a time.
+type givenUp struct {
+	list
+	isWriting bool // the messages of the write are the first of the list
+}
+
+// add has a message parked that is in no list by its place.
+func (p *givenUp) add(m *message, reason string) {
+	m.state, m.reason = parking, &reason
+	p.pushBack(m)
+}
+
+// write returns the messages to be parked with the next write; none: it is not time for one.
+func (p *givenUp) write() (batch []*message) {
+	if p.isWriting {
+		return nil
+	}
+	size := 0
+	for m := p.head; m != nil && len(batch) < parkBatch; m = p.next(m) {
+		if size += len(parkedData(m)); size > parkBytes && len(batch) > 0 {
+			break
+		}
+		batch = append(batch, m)
+	}
+	p.isWriting = len(batch) > 0
+	return batch
+}
+
 // park writes messages that are to be parked.
 func (g *group) park(batch []*message, w *event.Write) {
 	err := g.streams.park(w, g.metrics.failed.Inc)

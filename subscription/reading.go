@@ -80,7 +80,7 @@ func (g *group) load(ctx context.Context) error {
 	ok := g.apply(func(c *core, now time.Time) {
 		c.load(checkpoint, next, known, now)
 		c.lastAt = at
-		c.trimmedTo, c.replayEnd = replays.from, replays.end
+		c.copied.from, c.copied.end = replays.from, replays.end
 		c.addReplays(replays.all, forgotten)
 		if len(settled.Replaying) > 0 || settled.Forward != nil {
 			g.work.Go(func() { g.desk.finish(func() {}) })

@@ -35,6 +35,56 @@ type paced struct {
 	Rate  int   `json:"rate"`  // messages a second
 }
 
+// replay is the fetching of parked messages, of which there is one at a time. Messages below target
+// count as replayed from the moment when it begins, and stay so when it is done.
+type replay struct {
+	isOn   bool
+	from   int64 // number of the message that is fetched next
+	target int64
+	rate   int // of messages a second; 0: as fast as it can
+}
+
+// begin reports whether there is something to fetch, and no other replay that does.
+func (r *replay) begin(from, target int64, rate int) bool {
+	if target <= from || r.isOn {
+		return false
+	}
+	*r = replay{true, from, target, rate}
+	return true
+}
+
+// copied are the messages that were replayed: each stands in the stream of replays until it is
+// answered. That stream is truncated by one write at a time, never after the first without an
+// answer.
+type copied struct {
+	unanswered list  // by their number in the stream
+	end        int64 // number after the last in the stream
+	from       int64 // the stream is truncated before this number
+	isTrimming bool  // the effect was returned, and has no result yet
+}
+
+// answered returns the number before which all are answered.
+func (c *copied) answered() int64 {
+	if m := c.unanswered.head; m != nil {
+		return m.number
+	}
+	return c.end
+}
+
+// trim returns where the stream is to be truncated now; 0: nowhere.
+func (c *copied) trim() int64 {
+	before := c.answered()
+	gain := before - c.from
+	if c.isTrimming || gain <= 0 || gain < trimAfter && c.unanswered.n > 0 {
+		return 0
+	}
+	c.isTrimming = true
+	return before
+}
+
+// trimmed is the result of truncating the stream.
+func (c *copied) trimmed(before int64) { c.from, c.isTrimming = before, false }
+
 // replay begins to hand out parked messages again, those below stopAt; -1: all. A rate is of
 // messages a second; 0: as fast as it can.
 func (d *desk) replay(ctx context.Context, stopAt int64, rate int) error {
@@ -95,8 +145,8 @@ func (d *desk) beginReplay(ctx context.Context, stopAt int64, rate int) (tried c
 // caller sees to it that the group does not end.
 func (d *desk) start(from, target int64, rate int) (tried chan struct{}) {
 	d.g.apply(func(c *core, _ time.Time) {
-		if target > from && !c.replaying {
-			c.replaying, c.replayFrom, c.replayTarget, c.replayRate, tried = true, from, target, rate, make(chan struct{})
+		if c.replay.begin(from, target, rate) {
+			tried = make(chan struct{})
 		}
 	})
 	if tried != nil {
@@ -156,7 +206,7 @@ func (d *desk) setRate(ctx context.Context, rate int) error {
 	if err := d.keepPace(ctx, next); err != nil {
 		return err
 	}
-	d.g.apply(func(c *core, _ time.Time) { c.replayRate = rate })
+	d.g.apply(func(c *core, _ time.Time) { c.replay.rate = rate })
 	return nil
 }
 
@@ -181,7 +231,7 @@ func (d *desk) fetchParked(from, target int64, tried chan<- struct{}) {
 		}
 		first()
 		from = next
-		g.apply(func(c *core, _ time.Time) { c.replayFrom = from })
+		g.apply(func(c *core, _ time.Time) { c.replay.from = from })
 		if from < target && !g.awaitReplay(began, moved) {
 			return
 		}
@@ -189,7 +239,7 @@ func (d *desk) fetchParked(from, target int64, tried chan<- struct{}) {
 	if isPaced && !d.endPaced() {
 		return
 	}
-	g.apply(func(c *core, _ time.Time) { c.replaying = false })
+	g.apply(func(c *core, _ time.Time) { c.replay.isOn = false })
 }
 
 // endPaced stores that a replay at a rate is done.
@@ -231,14 +281,14 @@ func (g *group) awaitReplay(began time.Time, moved int) bool {
 func (g *group) replayRate() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.core.replayRate
+	return g.core.replay.rate
 }
 
 // replays returns how many replayed messages are in memory, and whether more are fetched.
 func (g *group) replays() (held int, isFetching bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.core.unansweredReplays.n, g.core.replaying
+	return g.core.copied.unanswered.n, g.core.replay.isOn
 }
 
 // countReplay counts that a replay was asked for.
@@ -371,6 +421,6 @@ func withNumber(e *event.Record, key string) []byte {
 // trim truncates the stream of replays before the first message that is not answered.
 func (g *group) trim(before int64) {
 	if g.insist(troubleReplay, func(ctx context.Context) error { return truncate(ctx, g.store, g.replayingStream(), before) }, func() {}) {
-		g.apply(func(c *core, _ time.Time) { c.trimmed(before) })
+		g.apply(func(c *core, _ time.Time) { c.copied.trimmed(before) })
 	}
 }

@@ -247,8 +247,8 @@ func (c *core) reset(number, next int64, now time.Time) {
 	}
 	c.buffer = list{}
 	c.delays.letGo()
-	c.checkpoint.number, c.checkpoint.seq, c.checkpoint.at, c.checkpoint.moved = number, c.seq, now, time.Time{}
-	c.last, c.lastAt, c.next, c.until, c.live, c.more = number, -1, next, 0, false, false
+	c.checkpoint.reset(number, c.seq, now)
+	c.ahead.reset(number, next)
 }
 
 // find returns the number of the checkpoint of a target, and that of the first event after it that

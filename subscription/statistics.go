@@ -117,7 +117,7 @@ func (c *core) patience() time.Duration { return max(stallAfter, 3*c.settings.Me
 
 // stalled says why consumers make no progress, if they should and do not.
 func (c *core) stalled(now time.Time) string {
-	limit, unanswered := c.patience(), c.unanswered.n+c.unansweredReplays.n-len(c.due)
+	limit, unanswered := c.patience(), c.unanswered.n+c.copied.unanswered.n-len(c.due)
 	wanted := len(c.consumers) > 0 || !c.statistics.asked.IsZero() && now.Sub(c.statistics.asked) < limit
 	if unanswered == 0 || !wanted || c.paused != nil {
 		return ""
@@ -147,7 +147,7 @@ func (c *core) status() string {
 			flags = append(flags, "OutstandingPageRequest")
 		}
 	}
-	if c.replaying {
+	if c.replay.isOn {
 		flags = append(flags, "ReplayingParkedMessages")
 	}
 	if c.live {
@@ -173,10 +173,10 @@ func (g *group) info(ctx context.Context) Info {
 		ReadBuffer: c.buffer.n, RetryBuffer: c.retry.n + c.replays.n + len(c.due), Delayed: len(c.due), Outstanding: c.out.n,
 		Parked: parked, OldestParked: oldestParked, OldestOutstanding: c.oldestOutstanding(false), Stalled: g.stalled(now), Paused: c.paused,
 	}
-	if c.replaying {
-		i.Replaying = &Replaying{Remaining: c.replayTarget - c.replayFrom, Rate: c.replayRate}
+	if c.replay.isOn {
+		i.Replaying = &Replaying{Remaining: c.replay.target - c.replay.from, Rate: c.replay.rate}
 		if s := g.desk.known.Load(); s != nil {
-			i.Replaying.Remaining -= s.count(c.replayFrom, c.replayTarget)
+			i.Replaying.Remaining -= s.count(c.replay.from, c.replay.target)
 		}
 	}
 	if unknown == nil && i.Checkpoint >= end {
