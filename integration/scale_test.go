@@ -92,7 +92,9 @@ func (s *scaled) start(options ...string) (took time.Duration) {
 	s.t.Helper()
 	begun := time.Now()
 	s.Process = testkit.LaunchNode(s.t, filepath.Join(s.dir, "db"), options...)
-	s.AwaitServing()
+	if err := s.ServingWithin(scaleLimit); err != nil {
+		s.t.Fatal(err)
+	}
 	s.await(func() error {
 		answer, err := s.Do(s.t.Context(), testkit.Request{Path: "/streams/" + s.stream(0) + "/0", Header: map[string]string{"Accept": testkit.MediaJSON}})
 		if err == nil && answer.Status != http.StatusOK && answer.Status != http.StatusNotFound {

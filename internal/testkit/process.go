@@ -136,8 +136,11 @@ func (p *Process) AwaitServing() {
 }
 
 // TryServing is AwaitServing for callers that are not the test's goroutine.
-func (p *Process) TryServing() error {
-	line, err := p.stdout.await(listening, startLimit)
+func (p *Process) TryServing() error { return p.ServingWithin(startLimit) }
+
+// ServingWithin is TryServing for nodes that have much to do first.
+func (p *Process) ServingWithin(limit time.Duration) error {
+	line, err := p.stdout.await(listening, limit)
 	if err != nil {
 		return fmt.Errorf("the node did not start to listen: %w; code %d\n%s", err, p.codeIfGone(), p.Output())
 	}
