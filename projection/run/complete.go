@@ -15,7 +15,7 @@ func (r *Run) reached() error {
 	}
 	r.lock.work()
 	defer r.lock.release()
-	r.at, r.before = at, at
+	r.progress.move(at)
 	return errStopped
 }
 
@@ -56,7 +56,7 @@ func (r *Run) complete() error {
 		return r.cause(err)
 	}
 	r.lock.work()
-	r.at, r.before = at, at
+	r.progress.move(at)
 	r.lock.release()
 	if r.opts.writesCheckpoints() {
 		if err := r.last(); err != nil {

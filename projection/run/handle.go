@@ -59,7 +59,7 @@ func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 		result = o.State
 		if r.def.DefinesStateTransform {
 			var err error
-			if result, err = r.handler.Result(); err != nil {
+			if result, err = r.script.handler.Result(); err != nil {
 				return faulted(r.opts.Name, r.at, err, e, "process an event")
 			}
 		}
@@ -121,7 +121,7 @@ func (r *Run) load(name string) error {
 		}
 		r.cache.add(p)
 	}
-	if err := r.handler.Load(name, p.state); err != nil {
+	if err := r.script.handler.Load(name, p.state); err != nil {
 		return err
 	}
 	r.in = p
@@ -133,12 +133,12 @@ func (r *Run) fetch(name string) (*entry, error) {
 	if !r.opts.resumes() {
 		return &entry{name: name}, nil
 	}
-	r.giveTurn()
+	r.turn.give()
 	p, err := r.def.stored(r.reading, r.checkpoints, name)
 	if err == nil {
-		err = r.takeTurn()
+		err = r.turn.take(r.reading)
 	}
-	r.clock = r.opts.Now()
+	r.spent.start(r.opts.Now())
 	return p, err
 }
 

@@ -90,7 +90,8 @@ func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.P
 	defer r.lock.release()
 	r.reader, r.out, r.entered = in, out, true
 	r.cache = newCache(r.opts.CachedPartitions, !r.opts.resumes())
-	r.saved, r.at, r.before, r.shared = from, at, at, from.Shared
+	r.saved, r.shared = from, from.Shared
+	r.progress.move(at)
 	r.saver.savedAt = r.opts.Now()
 	if from.State != nil || !r.def.partitioned() {
 		r.cache.add(&entry{state: from.State, result: r.def.resultOf(from.State, from.Result), known: from.State != nil})
@@ -116,13 +117,13 @@ func (r *Run) loop() error {
 				return r.cause(err)
 			}
 		}
-		if err := r.takeTurn(); err != nil {
+		if err := r.turn.take(r.reading); err != nil {
 			return err
 		}
 		r.lock.work()
 		next, err := r.use()
 		r.lock.release()
-		r.giveTurn()
+		r.turn.give()
 		if err != nil {
 			return r.cause(err)
 		}
@@ -193,8 +194,8 @@ func (r *Run) waiting(done int64) {
 
 // use handles the events in the buffer. The caller has a turn and the lock.
 func (r *Run) use() (step, error) {
-	r.clock = r.opts.Now()
-	began := r.clock
+	began := r.opts.Now()
+	r.spent.start(began)
 	defer r.publish()
 	for {
 		if err := r.reading.Err(); err != nil {
@@ -202,23 +203,22 @@ func (r *Run) use() (step, error) {
 		}
 		e, ok := r.reader.Next()
 		if !ok {
-			r.at, r.handled = r.reader.Position(), r.reader.Done()
-			r.before = r.at
+			r.progress.move(r.reader.Position())
+			r.handled = r.reader.Done()
 			r.saver.passedOver(r.reader.Passed(), r.processed)
 			if r.saver.due(&r.opts) && r.saver.may(&r.opts, r.opts.Now(), r.cache.full) {
 				return toCheckpoint, nil
 			}
 			return toRead, nil
 		}
-		r.before, r.at = r.at, r.reader.Position()
+		r.progress.begin(r.reader.Position())
 		if err := r.handle(e); err != nil {
-			r.at = r.before
+			r.progress.undo()
 			return 0, err
 		}
 		r.handled = r.reader.Done()
 		now := r.opts.Now()
-		r.spent += now.Sub(r.clock)
-		r.clock = now
+		r.spent.lap(now)
 		switch {
 		case r.emitted > 0 && r.opts.tooMuch(r.out):
 			return toPause, nil

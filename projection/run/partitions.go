@@ -24,8 +24,14 @@ func (r *Run) Partitions(ctx context.Context, contains, after string, most int) 
 	if r.cache == nil {
 		return nil, false, nil
 	}
+	list, more = r.cache.partitions(contains, after, most)
+	return list, more, nil
+}
+
+// partitions lists entries as Run.Partitions does.
+func (c *cache) partitions(contains, after string, most int) (list []Partition, more bool) {
 	byName := func(p Partition, name string) int { return cmp.Compare(p.Name, name) }
-	for name, e := range r.cache.entries {
+	for name, e := range c.entries {
 		full := len(list) == most
 		if name <= after || !e.known || !strings.Contains(name, contains) {
 			continue
@@ -40,5 +46,5 @@ func (r *Run) Partitions(ctx context.Context, contains, after string, most int) 
 		at, _ := slices.BinarySearchFunc(list, name, byName)
 		list = slices.Insert(list, at, Partition{Name: name, Bytes: e.bytes()})
 	}
-	return list, more, nil
+	return list, more
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/annalsdb/annals/internal/clock"
@@ -30,14 +29,6 @@ const (
 	Lost                     // its context ended, or the node does not lead any more
 )
 
-// Why a run or one of its attempts ends, besides faults and errors of the store.
-var (
-	errStopped   = errors.New("the projection is being stopped")
-	errAborted   = errors.New("the projection is being aborted")
-	errLost      = errors.New("the projection lost its node's leadership")
-	errCompleted = errors.New("the projection wrote its results")
-)
-
 // Run is one projection at work, from its start until it ends. Its methods may
 // be called from any goroutine.
 //
@@ -45,20 +36,14 @@ var (
 // has a turn, and waits without either. What is read from the store while events
 // are handled (a state of a partition) is read with the lock and without the turn.
 type Run struct {
-	opts    Options
-	def     definition
-	parts   parts
-	names   output.Streams
-	done    chan struct{}
-	started chan struct{}
-	once    sync.Once // closes started
+	opts  Options
+	def   definition
+	parts parts
+	names output.Streams
 
-	all    context.Context // ends when nothing more may be written
-	endAll context.CancelCauseFunc
-	wanted context.Context // ends when no more events are to be handled
-	halt   context.CancelCauseFunc
-
+	lifetime
 	lock lock
+	turn ownTurn
 	attempt
 	// saved is the last checkpoint: the one begun from, or written since.
 	saved  output.Checkpoint
@@ -66,11 +51,10 @@ type Run struct {
 
 	checkpoints checkpoints
 
-	restarts  int // one after the other from the same checkpoint
-	restarted position.Position
+	restarts  restarts
 	processed int64
 	emitted   int64
-	spent     time.Duration // in the handler
+	spent     stopwatch // in the handler
 
 	board board
 	rest  rest
@@ -78,8 +62,7 @@ type Run struct {
 
 // attempt is what starts again when a run goes back to its checkpoint.
 type attempt struct {
-	handler handler.Handler // nil: no event came yet
-	cut     atomic.Pointer[handler.Interrupter]
+	script  compiled
 	reader  reader
 	out     writer
 	unwatch func() bool // no failure of out ends this attempt any more
@@ -88,16 +71,55 @@ type attempt struct {
 	fail    context.CancelCauseFunc
 	work    sync.WaitGroup // besides the loop
 
-	entered    bool // what follows is as the checkpoint says, or beyond
-	cache      *cache
-	in         *entry // the partition that the handler works on; nil: none yet
-	shared     []byte
-	at, before position.Position // after the last event that was handled, and the one before it
-	handled    int64             // all events before this position of the log are
+	entered bool // what follows is as the checkpoint says, or beyond
+	cache   *cache
+	in      *entry // the partition that the handler works on; nil: none yet
+	shared  []byte
+	progress
 
 	saver saver
-	turn  *turn     // of the loop; nil: none
-	clock time.Time // when the last event was handled
+}
+
+// progress is how far an attempt came. An event that could not be handled leaves it as it was:
+// before is at without the event that is being handled, and the same when there is none.
+type progress struct {
+	at, before position.Position
+	handled    int64 // all events before this position of the log are
+}
+
+// begin is called with the position after an event that is handled next.
+func (p *progress) begin(after position.Position) { p.before, p.at = p.at, after }
+
+// undo takes begin back.
+func (p *progress) undo() { p.at = p.before }
+
+// move goes to a position before which there is nothing to handle.
+func (p *progress) move(to position.Position) { p.at, p.before = to, to }
+
+// stopwatch adds up times. What lies between a lap and the next start does not count.
+type stopwatch struct {
+	total time.Duration
+	at    time.Time // what comes after this is not in total yet
+}
+
+func (s *stopwatch) start(now time.Time) { s.at = now }
+
+func (s *stopwatch) lap(now time.Time) { s.total, s.at = s.total+now.Sub(s.at), now }
+
+// restarts counts the attempts that began, one after the other, from the same checkpoint.
+type restarts struct {
+	n    int
+	from position.Position
+}
+
+// next counts one more, from the checkpoint at a position.
+func (s *restarts) next(from position.Position) int {
+	if !from.Equal(s.from) {
+		s.n = 0
+	}
+	s.from = from
+	s.n++
+	return s.n
 }
 
 // Start begins a run, which lasts until it is stopped or ends by itself. The end of ctx ends it
@@ -106,9 +128,8 @@ func Start(ctx context.Context, o Options) *Run { return start(ctx, o, realParts
 
 func start(ctx context.Context, o Options, p parts) *Run {
 	o.ensureDefaults()
-	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: lock{held: make(chan struct{}, 1)}}
-	r.all, r.endAll = context.WithCancelCause(ctx)
-	r.wanted, r.halt = context.WithCancelCause(r.all)
+	r := &Run{opts: o, parts: p, lock: lock{held: make(chan struct{}, 1)}, turn: ownTurn{turns: o.Turns}}
+	r.lifetime.begin(ctx)
 	r.def = definition{o.Definition, &r.opts}
 	r.at = source.Zero(o.Definition)
 	r.names = output.StreamsOf(o.Name, &r.def.Options)
@@ -119,31 +140,9 @@ func start(ctx context.Context, o Options, p parts) *Run {
 	return r
 }
 
-// Stop begins to end the run: its emissions are written, then a checkpoint. An event that takes
-// long to be handled is given up, and is behind the checkpoint.
-func (r *Run) Stop() { r.halt(errStopped) }
-
-// Abort begins to end the run: it waits for writes in flight, and writes nothing more.
-func (r *Run) Abort() { r.endAll(errAborted) }
-
-// Close ends the run as the end of its context does, and waits for it.
-func (r *Run) Close() {
-	r.endAll(errLost)
-	<-r.done
-}
-
-// Done is closed when the run has ended, and none of its work is in flight any more.
-func (r *Run) Done() <-chan struct{} { return r.done }
-
-// Started is closed when the run has begun to read its input, or has ended.
-func (r *Run) Started() <-chan struct{} { return r.started }
-
 // run is the goroutine of a run.
 func (r *Run) run() {
-	defer close(r.done)
-	defer r.once.Do(func() { close(r.started) })
-	defer r.endAll(nil)
-	defer r.halt(nil)
+	defer r.lifetime.over()
 	for {
 		err := r.try()
 		if !errors.Is(err, output.ErrRestart) {
@@ -161,10 +160,10 @@ func (r *Run) run() {
 func (r *Run) try() error {
 	r.reading, r.fail = context.WithCancelCause(r.wanted)
 	defer func() { r.fail(nil) }()
-	over := r.interruptible()
+	over := r.interruptible(r.script.interrupt)
 	err := r.begin()
 	if err == nil {
-		r.once.Do(func() { close(r.started) })
+		r.noteStarted()
 		err = r.loop()
 		switch {
 		case !errors.Is(err, source.ErrEnd):
@@ -185,66 +184,20 @@ func (r *Run) try() error {
 	return err
 }
 
-// patience is how long an event that is being handled may take when the run is stopped.
-const patience = 250 * time.Millisecond
-
-// interruptible has the handler interrupted when the run is to end: at once if nothing
-// more may be written. The function that it returns ends that.
-func (r *Run) interruptible() (over func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	stop := context.AfterFunc(r.wanted, func() {
-		defer close(ended)
-		t := time.NewTimer(patience)
-		defer t.Stop()
-		select {
-		case <-done:
-			return
-		case <-r.all.Done():
-		case <-t.C:
-		}
-		if h := r.cut.Load(); h != nil {
-			(*h).Interrupt()
-		}
-	})
-	return func() {
-		close(done)
-		if !stop() {
-			<-ended
-		}
+// code returns the handler, which is compiled for the first event. The caller has a turn and the
+// lock.
+func (r *Run) code() (h handler.Handler, err error) {
+	if r.script.handler != nil {
+		return r.script.handler, nil
 	}
-}
-
-// takeTurn waits for a turn.
-func (r *Run) takeTurn() (err error) {
-	r.turn, err = r.opts.Turns.take(r.reading)
-	return err
-}
-
-func (r *Run) giveTurn() {
-	r.opts.Turns.give(r.turn)
-	r.turn = nil
-}
-
-// code returns the handler, which is compiled when the first event comes: most projections
-// have none to handle for a while, and a compiled script takes several times the memory of
-// all else of a projection. The caller has a turn and the lock.
-func (r *Run) code() (handler.Handler, error) {
-	if r.handler != nil {
-		return r.handler, nil
-	}
-	h, err := r.opts.Compile()
-	if err != nil {
+	if err := r.script.compile(r.opts.Compile); err != nil {
 		return nil, err
-	}
-	r.handler = h
-	if i, ok := h.(handler.Interrupter); ok {
-		r.cut.Store(&i)
 	}
 	// It may be too early for the caller that interrupts it.
 	if r.wanted.Err() != nil || r.reading.Err() != nil {
 		return nil, handler.ErrInterrupted
 	}
-	if r.def.IsBiState {
+	if h = r.script.handler; r.def.IsBiState {
 		err = h.LoadShared(r.shared)
 	}
 	return h, err
@@ -253,22 +206,18 @@ func (r *Run) code() (handler.Handler, error) {
 // again makes ready for another attempt. The same checkpoint is begun from at
 // most 12 times, with growing pauses.
 func (r *Run) again() error {
-	if r.restarts > 0 && !r.saved.At.Equal(r.restarted) {
-		r.restarts = 0
-	}
-	r.restarted = r.saved.At
-	r.restarts++
-	if r.restarts > maxTries {
+	n := r.restarts.next(r.saved.At)
+	if n > maxTries {
 		return &handler.Fault{Message: "The projection was restarted from its checkpoint too often, because others write to its streams."}
 	}
 	r.opts.Logger.Info("a projection restarts from its checkpoint", logkey.Reason, output.ErrRestart)
-	if err := clock.Sleep(r.wanted, pause(r.restarts-1)); err != nil {
+	if err := clock.Sleep(r.wanted, pause(n-1)); err != nil {
 		return err
 	}
 	r.lock.work()
 	defer r.lock.release()
 	r.letGo()
-	r.attempt = attempt{at: r.saved.At}
+	r.attempt = attempt{progress: progress{at: r.saved.At}}
 	return nil
 }
 
@@ -277,10 +226,8 @@ func (r *Run) letGo() {
 	if r.reader != nil {
 		r.reader.Close()
 	}
-	if r.handler != nil {
-		r.handler.Close()
-	}
-	r.reader, r.handler = nil, nil
+	r.reader = nil
+	r.script.close()
 }
 
 // end ends the run.
@@ -306,19 +253,4 @@ func (r *Run) end(err error) {
 		r.board.end(ending, statusStopped, "")
 	}
 	r.board.changed()
-}
-
-// endingOf says what ended a run.
-func (r *Run) endingOf(err error) Ending {
-	switch {
-	case errors.Is(err, errCompleted):
-		return Completed
-	case errors.Is(context.Cause(r.all), errAborted):
-		return Aborted
-	case output.IsLost(err), r.all.Err() != nil:
-		return Lost
-	case errors.Is(err, errStopped):
-		return Stopped
-	}
-	return Faulted
 }

@@ -99,7 +99,7 @@ func (r *Run) publish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := &b.statistics
-	f.Processed, f.Emitted, f.ProcessingTime = r.processed, r.emitted, r.spent
+	f.Processed, f.Emitted, f.ProcessingTime = r.processed, r.emitted, r.spent.total
 	if r.cache != nil {
 		f.PartitionsCached, f.StateBytes = len(r.cache.entries), r.cache.bytes+int64(len(r.shared))
 	}

@@ -24,6 +24,23 @@ type turn struct {
 	begun time.Time
 }
 
+// ownTurn is the turn of one loop, which has one at most and gives back no other.
+type ownTurn struct {
+	turns *Turns
+	held  *turn // nil: none
+}
+
+// take waits for a turn.
+func (o *ownTurn) take(ctx context.Context) (err error) {
+	o.held, err = o.turns.take(ctx)
+	return err
+}
+
+func (o *ownTurn) give() {
+	o.turns.give(o.held)
+	o.held = nil
+}
+
 // NewTurns returns n turns; at least one. Each is a queue in the statistics, as
 // dashboards expect it; the registry may be nil.
 func NewTurns(n int, r *stats.Registry) *Turns {
