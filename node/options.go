@@ -33,6 +33,9 @@ type Options struct {
 	// the node has no local socket.
 	Network network.Network
 
+	// CertificateFS is where the files are that Config names for certificates; default: the real
+	// one.
+	CertificateFS vfs.FS
 	// Certificates, when given, are used in place of the files that Config names.
 	Certificates *certs.Set
 	Stats        *stats.Registry // where metrics are registered; default: one of the node's own

@@ -47,7 +47,7 @@ func (n *Node) certificateFiles(c *config.Config) certs.Files {
 	f := certs.Files{
 		Certificate: c.CertificateFile, PrivateKey: c.CertificatePrivateKeyFile, Password: c.CertificatePassword,
 		KeyPassword: c.CertificatePrivateKeyPassword, RootsDir: c.TrustedRootCertificatesPath, ReservedCN: c.CertificateReservedNodeCommonName,
-		ServerOnly: n.config.AllowServerOnlyNodeCertificates,
+		ServerOnly: n.config.AllowServerOnlyNodeCertificates, FS: n.opts.CertificateFS, Now: n.opts.Now,
 	}
 	if host := n.dialledHost(); host != "" {
 		f.Hosts = append(f.Hosts, host)

@@ -28,6 +28,7 @@ const (
 	nodePort        = 2113
 	replicationPort = 1112
 	dataFolder      = "/data"
+	etcFolder       = "/etc"
 	clients         = "clients"
 	restored        = "restored" // the host on which a backup is tried
 	// convertOneIn is how often a node is started with the other store of its Raft log.
@@ -39,18 +40,19 @@ var stores = [...]config.LogStore{config.LogStoreWal, config.LogStoreBoltDB}
 
 // cluster is nodes in this process. It implements torture.Cluster.
 type cluster struct {
-	plan    *plan
-	net     *memory.Network
-	dialer  *memory.Endpoint // of the clients
-	trace   *trace
-	members []*member
-	ended   func(node, code int, tail string)
-	backups *vfs.Mem
-	owned   sync.WaitGroup
-	crashes atomic.Int64 // power cuts
-	won     elections
-	news    news
-	gates   []*gate // of all processes; only who starts nodes adds to them
+	plan         *plan
+	net          *memory.Network
+	dialer       *memory.Endpoint // of the clients
+	trace        *trace
+	members      []*member
+	ended        func(node, code int, tail string)
+	backups      *vfs.Mem
+	certificates *torture.Certificates // nil: no TLS and no users
+	owned        sync.WaitGroup
+	crashes      atomic.Int64 // power cuts
+	won          elections
+	news         news
+	gates        []*gate // of all processes; only who starts nodes adds to them
 }
 
 // member is a host and the node on it.
@@ -65,6 +67,7 @@ type member struct {
 
 	mu      sync.Mutex
 	disk    *vfs.Mem
+	etc     *vfs.Mem // what the operator gives the node: certificates
 	process *process // nil while no node is wanted to run
 	last    *process // that was killed or stopped
 	dark    bool     // it is without power
@@ -72,7 +75,7 @@ type member struct {
 	rng     *rand.Rand
 }
 
-func newCluster(p *plan) *cluster {
+func newCluster(p *plan) (*cluster, error) {
 	c := &cluster{plan: p, trace: newTrace(), backups: vfs.NewMem()}
 	c.net = memory.New(memory.Options{Seed: p.seed, Trace: c.trace.add})
 	hosts := p.nodes
@@ -80,7 +83,7 @@ func newCluster(p *plan) *cluster {
 		hosts++ // for a read-only replica
 	}
 	for i := range hosts {
-		m := &member{c: c, index: i, name: fmt.Sprintf("node%d", i), disk: vfs.NewCrashMem(), rng: rand.New(rand.NewPCG(p.seed, 9<<32+uint64(i)))}
+		m := &member{c: c, index: i, name: fmt.Sprintf("node%d", i), disk: vfs.NewCrashMem(), etc: vfs.NewMem(), rng: rand.New(rand.NewPCG(p.seed, 9<<32+uint64(i)))}
 		m.ip = c.net.AddHost(m.name)
 		m.store = p.stores[i%len(p.stores)]
 		m.drift = p.drift * (2*m.rng.Float64() - 1)
@@ -92,7 +95,19 @@ func newCluster(p *plan) *cluster {
 	}
 	c.net.Heal(p.link)
 	c.dialer, _ = c.net.Endpoint(clients) // The host is there.
-	return c
+	if !p.secure {
+		return c, nil
+	}
+	var err error
+	if c.certificates, err = torture.NewCertificates(); err != nil {
+		return nil, err
+	}
+	for i := range c.members {
+		if _, err := c.Certify(i, torture.Trust{}); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 func (c *cluster) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -106,10 +121,14 @@ func (m *member) now() time.Time {
 }
 
 // options are those of a node on a host.
-func (c *cluster) options(host, ip string, size int, g *gate) node.Options {
+func (c *cluster) options(host, ip string, etc vfs.FS, size int, g *gate) node.Options {
 	o := config.Default()
 	o.Db, o.Index = dataFolder, path.Join(dataFolder, "index")
-	o.Insecure, o.ClusterSize, o.NodePort, o.ReplicationPort = true, size, nodePort, replicationPort
+	o.Insecure, o.ClusterSize, o.NodePort, o.ReplicationPort = c.certificates == nil, size, nodePort, replicationPort
+	if c.certificates != nil {
+		o.CertificateFile, o.CertificatePrivateKeyFile = path.Join(etcFolder, torture.CertificateFile), path.Join(etcFolder, torture.KeyFile)
+		o.TrustedRootCertificatesPath = path.Join(etcFolder, torture.RootsFolder)
+	}
 	o.NodeIp = netip.MustParseAddr(ip)
 	o.ReplicationIp = o.NodeIp
 	o.DiscoverViaDns, o.EnableUnixSocket = false, false
@@ -124,17 +143,53 @@ func (c *cluster) options(host, ip string, size int, g *gate) node.Options {
 		o.RunProjections = config.ProjectionsAll
 	}
 	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: lines{c.trace, host, g, &c.won, &c.news}, DisableTime: true})
-	return node.Options{Config: o, Logger: logger, Version: "simulated", PasswordIterations: 10, SnapshotEntries: c.plan.snapshot, TrailingEntries: c.plan.trailing}
+	return node.Options{Config: o, Logger: logger, Version: "simulated", CertificateFS: etc, PasswordIterations: 10, SnapshotEntries: c.plan.snapshot, TrailingEntries: c.plan.trailing}
 }
 
 // Targets implements torture.Cluster, as what follows does.
 func (c *cluster) Targets() (list []torture.Target) {
 	for i, m := range c.members {
 		if i < c.plan.nodes || c.Running(i) {
-			list = append(list, torture.Target{Name: fmt.Sprintf("node %d", i), Base: "http://" + net.JoinHostPort(m.ip, strconv.Itoa(nodePort)), Index: i})
+			list = append(list, torture.Target{Name: fmt.Sprintf("node %d", i), Base: c.base(m.ip), Index: i, Login: c.certificates.Login()})
 		}
 	}
 	return list
+}
+
+func (c *cluster) base(ip string) string {
+	return c.certificates.Base(net.JoinHostPort(ip, strconv.Itoa(nodePort)))
+}
+
+func (c *cluster) Certificates() *torture.Certificates { return c.certificates }
+
+func (c *cluster) Certify(i int, t torture.Trust) (string, error) {
+	return c.certify(c.members[i].etc, c.members[i].ip, t)
+}
+
+// certify writes the files of a node. No process reads them meanwhile.
+func (c *cluster) certify(etc vfs.FS, ip string, t torture.Trust) (string, error) {
+	files, serial, err := c.certificates.Issue(netip.MustParseAddr(ip), t)
+	if err == nil {
+		err = etc.MkdirAll(path.Join(etcFolder, torture.RootsFolder))
+	}
+	for name, content := range files {
+		file := path.Join(etcFolder, name)
+		if content == nil {
+			err = errors.Join(err, etc.RemoveAll(file))
+			continue
+		}
+		err = errors.Join(err, write(etc, file, content))
+	}
+	return serial, err
+}
+
+func write(files vfs.FS, name string, content []byte) error {
+	f, err := files.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(content, 0)
+	return errors.Join(err, f.Close())
 }
 
 func (c *cluster) Voters() int { return c.plan.nodes }
@@ -168,7 +223,7 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 		}
 	}
 	g := c.newGate(m.name, &m.breaks)
-	o := c.options(m.name, m.ip, c.plan.nodes, g)
+	o := c.options(m.name, m.ip, m.etc, c.plan.nodes, g)
 	o.Now, o.Config.RaftLogStore, o.Config.ReadOnlyReplica = m.now, m.store, i >= c.plan.nodes
 	for _, other := range c.members[:c.plan.nodes] {
 		if other != m && c.plan.nodes > 1 {
@@ -423,15 +478,21 @@ func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func()
 		return torture.Target{}, nil, err
 	}
 	ip := c.net.Address(restored)
+	etc := vfs.NewMem()
+	if c.certificates != nil {
+		if _, err := c.certify(etc, ip, torture.Trust{}); err != nil {
+			return torture.Target{}, nil, err
+		}
+	}
 	g := c.newGate(restored, new(atomic.Int64))
-	o := c.options(restored, ip, 1, g)
+	o := c.options(restored, ip, etc, 1, g)
 	o.Config.Db, o.Config.Index = dir, path.Join(dir, "index")
 	p := run(ctx, o, c.backups, g, e, func(*process, error) {})
 	<-p.opened
 	if p.err != nil {
 		return torture.Target{}, nil, p.err
 	}
-	return torture.Target{Base: "http://" + net.JoinHostPort(ip, strconv.Itoa(nodePort)), Index: -1}, p.stop, nil
+	return torture.Target{Base: c.base(ip), Index: -1, Login: c.certificates.Login()}, p.stop, nil
 }
 
 func (c *cluster) LogTail(i int) string { return c.trace.tail(c.members[i].name, shownLines) }

@@ -18,6 +18,7 @@ type plan struct {
 	torture.Plan
 	seed           uint64
 	nodes          int
+	secure         bool              // nodes and clients use TLS, and there are users
 	stores         []config.LogStore // of the Raft logs, node by node
 	link           memory.Link       // between any two hosts, without a fault
 	drift          float64           // of the worst clock, in seconds a second
@@ -30,6 +31,8 @@ type plan struct {
 }
 
 const (
+	// secureOneIn is how often nodes have certificates and users.
+	secureOneIn  = 4
 	requestLimit = 3 * time.Second
 	healLimit    = 2 * time.Minute
 	// livenessLimit and so many pauses of writers bound how long no write succeeds. Faults last
@@ -49,6 +52,7 @@ func newPlan(o Options) *plan {
 	rng := rand.New(rand.NewPCG(o.Seed, 10<<32))
 	p := &plan{seed: o.Seed, nodes: sizes[rng.IntN(len(sizes))]}
 	p.nodes = cmp.Or(o.Nodes, p.nodes)
+	p.secure = rand.New(rand.NewPCG(o.Seed, 12<<32)).IntN(secureOneIn) == 0
 	first := rng.IntN(len(stores))
 	p.stores = append(p.stores, stores[first])
 	if p.nodes > 1 && rng.IntN(2) == 0 {
@@ -123,6 +127,9 @@ func (p *plan) String() string {
 	}
 	text := fmt.Sprintf("seed %d: %s on %d nodes, Raft logs in %s; %s from host to host, %s for a sync; pauses %.0f times as long",
 		p.seed, p.Length, p.nodes, strings.Join(kinds, ", "), p.link.Latency, p.sync, p.Slow)
+	if p.secure {
+		text += "; with certificates and users"
+	}
 	if p.Quiet > 0 {
 		text += fmt.Sprintf("; spells of %s, then %s of quiet", p.Busy, p.Quiet)
 	}

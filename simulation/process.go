@@ -41,6 +41,12 @@ func run(ctx context.Context, o node.Options, disk *vfs.Mem, g *gate, e *memory.
 		}
 		p.gate.lose("setCurrentTerm", "processLogs")
 	}
+	o.Reload = func() {
+		<-p.opened
+		if p.node != nil {
+			p.node.ReloadCertificates(o.Config)
+		}
+	}
 	go func() {
 		defer close(p.opened)
 		if p.node, p.err = node.Open(ctx, o); p.err != nil && ctx.Err() == nil && p.cut() {

@@ -80,7 +80,10 @@ func stuck() bool {
 
 // live lets a cluster live, in a bubble. It reports whether goroutines are left that never end.
 func live(p *plan) (Result, bool, error) {
-	c := newCluster(p)
+	c, err := newCluster(p)
+	if err != nil {
+		return Result{}, false, err
+	}
 	p.Dial = c.dial
 	p.Create = func(ended func(node, code int, tail string)) (torture.Cluster, error) {
 		c.ended = ended

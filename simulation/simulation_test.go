@@ -75,7 +75,8 @@ func TestDurableLocks(t *testing.T) {
 // TestStopWhileItOpens: a process that is asked to end before its node is open does so in order.
 func TestStopWhileItOpens(t *testing.T) {
 	err := inBubble(func() {
-		c := newCluster(newPlan(Options{Seed: 1, Nodes: 1}))
+		c, err := newCluster(newPlan(Options{Seed: 1, Nodes: 1}))
+		check.NoError(t, err)
 		c.ended = func(_, _ int, tail string) { t.Errorf("it ended by itself:\n%s", tail) }
 		check.NoError(t, c.Start(t.Context(), 0))
 		check.NoError(t, c.Terminate(t.Context(), 0))

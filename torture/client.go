@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -59,13 +60,18 @@ func (a *answer) String() string {
 // dialer connects to an address. Nil is that of the system.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// wire returns what sends requests over connections of a dialer.
-func (d dialer) wire() http.RoundTripper {
+func (d dialer) orSystem() dialer {
 	if d == nil {
-		d = (&net.Dialer{Timeout: dialTimeout}).DialContext
+		return (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
-	network := client.NewTransport(nil)
-	network.Proxy, network.DialContext = nil, d
+	return d
+}
+
+// wire returns what sends requests over connections of a dialer, to nodes with TLS by a
+// configuration.
+func (d dialer) wire(config *tls.Config) http.RoundTripper {
+	network := client.NewTransport(config)
+	network.Proxy, network.DialContext = nil, d.orSystem()
 	return network
 }
 
@@ -73,7 +79,7 @@ func (d dialer) wire() http.RoundTripper {
 // if it is not nil.
 func newHTTP(wire http.RoundTripper) *client.Client {
 	if wire == nil {
-		wire = dialer(nil).wire()
+		wire = dialer(nil).wire(nil)
 	}
 	return made(client.New(client.Options{Transport: wire}))
 }

@@ -22,6 +22,12 @@ type Cluster interface {
 	// Can says which faults are possible.
 	Can() Abilities
 
+	// Certificates are those of nodes that have TLS and users, nil with neither.
+	Certificates() *Certificates
+	// Certify puts files with a new certificate in place of those of a node. A node that runs reads
+	// them when it is asked to.
+	Certify(node int, t Trust) (serial string, err error)
+
 	// Start starts a node, without effect on one that runs. It does not wait for it to serve.
 	Start(ctx context.Context, node int) error
 	// Kill ends a node at once, Terminate asks it to end and waits. Both are
@@ -108,9 +114,10 @@ func newGiven(bases []string) (*given, error) {
 	return g, nil
 }
 
-func (g *given) Targets() []Target  { return g.list }
-func (g *given) Voters() int        { return len(g.list) }
-func (g *given) Can() Abilities     { return Abilities{} }
-func (g *given) HealNetwork() error { return nil }
-func (g *given) LogTail(int) string { return "" }
-func (g *given) Close() error       { return nil }
+func (g *given) Targets() []Target           { return g.list }
+func (g *given) Voters() int                 { return len(g.list) }
+func (g *given) Can() Abilities              { return Abilities{} }
+func (g *given) Certificates() *Certificates { return nil }
+func (g *given) HealNetwork() error          { return nil }
+func (g *given) LogTail(int) string          { return "" }
+func (g *given) Close() error                { return nil }

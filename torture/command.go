@@ -97,6 +97,7 @@ func Command() *cobra.Command {
 	f.StringSliceVar(&o.faultNames, "faults", nil, "faults to choose from, separated by commas; none for none (default all)")
 	f.BoolVar(&o.diskFaults, "disk-faults", false, "fill the disks of nodes now and then")
 	f.BoolVar(&o.loopback, "loopback", false, "use loopback addresses in place of network namespaces: no faults of the network")
+	f.BoolVar(&o.tls, "tls", false, "give nodes certificates and users, which clients sign in as; other clusters run with --insecure")
 	f.BoolVar(&o.scavenges, "scavenges", true, "start and stop scavenges on all nodes, and compare what they leave")
 	f.BoolVar(&o.projections, "projections", true, "run projections, stop and enable them, and compare what they write with the log")
 	f.BoolVar(&o.backups, "backups", true, "take backups of all nodes, and restore some of them in the end")

@@ -3,6 +3,7 @@ package torture
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -263,6 +264,7 @@ func judgeStatus(s *status.Status, isBroken bool, from Target) (o outcome, odd s
 // connections are those of gRPC, one to a node. The zero value is ready. Any goroutine may use it.
 type connections struct {
 	dial dialer
+	tls  *tls.Config // nil: authorities of the system
 	mu   sync.Mutex
 	by   map[string]*grpc.ClientConn
 }
@@ -275,7 +277,7 @@ func (c *connections) to(t Target) (*grpc.ClientConn, error) {
 	}
 	secret, address := insecure.NewCredentials(), strings.TrimPrefix(t.Base, "http://")
 	if name, ok := strings.CutPrefix(t.Base, "https://"); ok {
-		secret, address = credentials.NewTLS(nil), name
+		secret, address = credentials.NewTLS(c.tls), name
 	}
 	soon := backoff.DefaultConfig // A node that was killed starts again within a second.
 	soon.BaseDelay, soon.MaxDelay = 50*time.Millisecond, 500*time.Millisecond

@@ -30,6 +30,8 @@ type fault struct {
 	errors            bool // of a disk
 	resets            bool // of connections
 	ends              bool // stops or ends processes
+	tls               bool // has certificates
+	judged            bool // after it every node must follow before the next one
 	// destroys says that the data on a disk are lost.
 	destroys bool
 	// strike begins the fault and returns its cure, nil if there is none.
@@ -45,7 +47,7 @@ func (f *fault) length(rng *rand.Rand) time.Duration {
 
 func (f *fault) fits(c Cluster) bool {
 	can := c.Can()
-	return can.Processes && c.Voters() >= f.nodes && (!f.network || can.Network) && (!f.disk || can.Disk) && (!f.hangs || can.Hang) && (!f.errors || can.Errors) && (!f.resets || can.Resets)
+	return can.Processes && c.Voters() >= f.nodes && (!f.network || can.Network) && (!f.disk || can.Disk) && (!f.hangs || can.Hang) && (!f.errors || can.Errors) && (!f.resets || can.Resets) && (!f.tls || c.Certificates() != nil)
 }
 
 // allFaults is the list from which --faults chooses.
@@ -77,8 +79,9 @@ func allFaults() []fault {
 		{name: "index-rot", doc: "a byte of a table of postings changes on the disk of a running node", weight: 5, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(postingsTables, 0, 0)},
 		{name: "stream-index-rot", doc: "a bit of an index table of streams, or of its filter, changes on the disk of a running node", weight: 6, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(streamTables, 0, 0)},
 		{name: "index-loss", doc: "a node is stopped or killed, and its index of postings removed", weight: 4, shortest: 50, longest: 3000, nodes: 1, ends: true, strike: strikeIndexLoss},
-		{name: "storm", doc: "links are cut and healed, nodes killed and started, disks filled and freed, many times within seconds", weight: 12, shortest: 0, longest: 0, nodes: 2, network: true, ends: true, strike: strikeStorm},
+		{name: "storm", doc: "links are cut and healed, nodes killed and started, disks filled and freed, many times within seconds", weight: 12, shortest: 0, longest: 0, nodes: 2, network: true, ends: true, judged: true, strike: strikeStorm},
 		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, strike: strikeReplica},
+		{name: "renew", doc: "nodes get new certificates while they run, of the same authority or another; only with --tls", weight: 8, shortest: 0, longest: 0, nodes: 1, tls: true, judged: true, strike: strikeRenew},
 	}
 }
 
@@ -178,7 +181,14 @@ func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) e
 	most := longest[n.rng.IntN(len(longest))]
 	offset := time.Duration(n.rng.Int64N(int64(2*most))) - most
 	what := fmt.Sprintf("the clock of %s is wrong by %s", n.role(node), offset.Round(time.Millisecond))
-	return what, func(context.Context) error { return n.c.SetClock(node, 0) }, n.c.SetClock(node, offset)
+	if n.c.Certificates() == nil {
+		return what, func(context.Context) error { return n.c.SetClock(node, 0) }, n.c.SetClock(node, offset)
+	}
+	n.excused.Add(1) // It does not start with a certificate that is not valid yet by its clock.
+	return what, func(context.Context) error {
+		defer n.excused.Add(-1)
+		return n.c.SetClock(node, 0)
+	}, n.c.SetClock(node, offset)
 }
 
 // each calls do for all of a list, even after an error.
@@ -350,10 +360,10 @@ func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context
 		nodes, what = n.rng.Perm(n.c.Voters()), "all nodes"
 	}
 	left := leftOnDisk[n.rng.IntN(len(leftOnDisk))]
-	n.diskTrouble.Add(1)
+	n.excused.Add(1)
 	err := each(nodes, func(i int) error { return n.c.FillDisk(i, left) })
 	return fmt.Sprintf("disk of %s %v is full up to %d bytes", what, nodes, left), func(ctx context.Context) error {
-		defer n.diskTrouble.Add(-1)
+		defer n.excused.Add(-1)
 		// Starting one that runs is without effect.
 		return errors.Join(each(nodes, n.c.FreeDisk), each(nodes, func(i int) error { return n.c.Start(ctx, i) }))
 	}, err
@@ -363,9 +373,9 @@ func strikeDiskErrors(_ context.Context, n *nemesis) (string, func(context.Conte
 	node := n.anyVoter()
 	share := []float64{0.001, 0.01, 0.2, 1}[n.rng.IntN(4)]
 	what := fmt.Sprintf("the disk of %s fails %.1f %% of the time", n.role(node), 100*share)
-	n.diskTrouble.Add(1)
+	n.excused.Add(1)
 	return what, func(ctx context.Context) error {
-		defer n.diskTrouble.Add(-1)
+		defer n.excused.Add(-1)
 		return errors.Join(n.c.BreakDisk(node, 0), n.c.Start(ctx, node))
 	}, n.c.BreakDisk(node, share)
 }

@@ -58,6 +58,7 @@ const (
 	kindFound           = "wrong index"
 	kindCondition       = "wrong condition"
 	kindSum             = "money appears or vanishes"
+	kindCertificate     = "old certificate"
 	kindProjectionStuck = "projection stuck"
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,9 +45,10 @@ type labCluster struct {
 	o       *options
 	members []*member
 	// ended is called, on a goroutine of the cluster, when a node ends that was not asked to.
-	ended   func(node, code int, tail string)
-	watches sync.WaitGroup
-	hangs   bool // disks can hang
+	ended        func(node, code int, tail string)
+	watches      sync.WaitGroup
+	hangs        bool          // disks can hang
+	certificates *Certificates // nil: no TLS and no users
 }
 
 // member is one node. mu guards all but host.
@@ -70,6 +72,11 @@ func newLabCluster(o *options, seed uint64, dir string, ended func(node, code in
 		return nil, err
 	}
 	c := &labCluster{lab: l, o: o, hangs: true, ended: ended}
+	if o.tls {
+		if c.certificates, err = NewCertificates(); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
 	chosen := slices.ContainsFunc(o.nodeOptions, func(option string) bool { return strings.HasPrefix(option, storeOption) })
 	for i, h := range l.Hosts() {
 		if err := setClock(c.clock(i), 0); err != nil {
@@ -83,6 +90,11 @@ func newLabCluster(o *options, seed uint64, dir string, ended func(node, code in
 			m.store = stores[(seed+uint64(i))%uint64(len(stores))]
 		}
 		c.members = append(c.members, m)
+		if o.tls {
+			if _, err := c.Certify(i, Trust{}); err != nil {
+				return nil, errors.Join(err, l.Close())
+			}
+		}
 	}
 	return c, nil
 }
@@ -117,10 +129,46 @@ func (c *labCluster) Targets() []Target {
 	var list []Target
 	for i, m := range c.members {
 		if i < c.o.nodes || m.wants() {
-			list = append(list, Target{Name: nodeName(i), Base: "http://" + m.host.Addr() + ":" + strconv.Itoa(nodePort), Index: i})
+			list = append(list, Target{Name: nodeName(i), Base: c.base(m.host), Index: i, Login: c.certificates.Login()})
 		}
 	}
 	return list
+}
+
+func (c *labCluster) base(h *lab.Host) string {
+	return c.certificates.Base(h.Addr() + ":" + strconv.Itoa(nodePort))
+}
+
+func (c *labCluster) Certificates() *Certificates { return c.certificates }
+
+func (m *member) etc() string { return filepath.Join(m.host.Dir(), "etc") }
+
+func (c *labCluster) Certify(i int, t Trust) (string, error) {
+	m := c.members[i]
+	files, serial, err := c.certificates.Issue(netip.MustParseAddr(m.host.Addr()), t)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(m.etc(), RootsFolder), 0o700)
+	}
+	for name, content := range files {
+		file := filepath.Join(m.etc(), name)
+		if content == nil {
+			err = errors.Join(err, os.RemoveAll(file))
+			continue
+		}
+		err = errors.Join(err, os.WriteFile(file, content, 0o600))
+	}
+	return serial, err
+}
+
+// security are the options of a node on a host about who may ask it.
+func (c *labCluster) security(m *member) []string {
+	if c.certificates == nil {
+		return []string{"--insecure"}
+	}
+	return []string{
+		"--certificate-file", filepath.Join(m.etc(), CertificateFile), "--certificate-private-key-file", filepath.Join(m.etc(), KeyFile),
+		"--trusted-root-certificates-path", filepath.Join(m.etc(), RootsFolder),
+	}
 }
 
 func (m *member) wants() bool {
@@ -135,9 +183,10 @@ func (m *member) data() string { return filepath.Join(m.host.Dir(), "data") }
 func (c *labCluster) arguments(i int) []string {
 	h := c.members[i].host
 	args := append(slices.Clone(nodeCommand), c.clock(i),
-		"--db", c.members[i].data(), "--log", filepath.Join(h.Dir(), "log"), "--insecure",
+		"--db", c.members[i].data(), "--log", filepath.Join(h.Dir(), "log"),
 		"--postings-memory", strconv.Itoa(postingsMemory), "--cluster-size", strconv.Itoa(c.o.nodes), "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
 	)
+	args = append(args, c.security(c.members[i])...)
 	if c.o.nodes > 1 {
 		var seeds []string
 		for k, m := range c.members[:c.o.nodes] {
@@ -339,13 +388,14 @@ func (c *labCluster) Check(ctx context.Context, dir string) error {
 // serve makes the copy a cluster of one.
 func (c *labCluster) Serve(ctx context.Context, dir string) (Target, func() error, error) {
 	h := c.members[0].host
-	args := []string{"node", "--db", dir, "--log", dir + "-log", "--insecure", "--cluster-size", "1", "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
+	args := []string{"node", "--db", dir, "--log", dir + "-log", "--cluster-size", "1", "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
 		"--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort), "--discover-via-dns=false"}
+	args = append(args, c.security(c.members[0])...)
 	p, err := h.Start(ctx, lab.Command{Path: c.o.binary, Args: args})
 	if err != nil {
 		return Target{}, nil, err
 	}
-	t := Target{Base: "http://" + h.Addr() + ":" + strconv.Itoa(nodePort), Index: -1}
+	t := Target{Base: c.base(h), Index: -1, Login: c.certificates.Login()}
 	return t, func() error { return p.Terminate(stopLimit) }, nil
 }
 

@@ -31,6 +31,8 @@ type nemesis struct {
 	spells spells
 	// another is how likely one more fault is next to those that are active.
 	another  float64
+	dial     dialer
+	trust    Trust         // of all nodes, with certificates
 	patience time.Duration // within which every node of a whole cluster must follow; 0: not judged
 	// changed is called when nodes come or go.
 	changed func()
@@ -44,10 +46,10 @@ type nemesis struct {
 	rotten sync.Map
 	// wiped is when the disk of a node was last destroyed.
 	wiped map[int]int64
-	// diskTrouble counts the faults by which nodes may end by themselves: disks that are full or
-	// fail.
-	diskTrouble atomic.Int32
-	err         error // that no fault explains: the laboratory failed
+	// excused counts the faults by which nodes may end by themselves: disks that are full or
+	// fail, and clocks by which a certificate is not valid.
+	excused atomic.Int32
+	err     error // that no fault explains: the laboratory failed
 }
 
 func newNemesis(c Cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
@@ -96,8 +98,8 @@ func (n *nemesis) run(ctx context.Context) {
 			}
 		}
 		n.endure(ctx, strokes)
-		// A fault that comes soon after a storm would hide the harm that the storm did.
-		if slices.ContainsFunc(strokes, func(s *stroke) bool { return s != nil && s.fault.name == "storm" }) {
+		// A fault that comes soon after it would hide the harm.
+		if slices.ContainsFunc(strokes, func(s *stroke) bool { return s != nil && s.fault.judged }) {
 			n.together(ctx)
 		}
 	}
@@ -229,8 +231,8 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 // fail sorts an error, if it is one: a node that does not stop in order is the node's fault,
 // anything else the laboratory's.
 func (n *nemesis) fail(err error) {
-	if errors.Is(err, ErrStop) && n.diskTrouble.Load() > 0 {
-		n.line.add(happenedNode, "a node does not end in order on a disk that is full or fails")
+	if errors.Is(err, ErrStop) && n.excused.Load() > 0 {
+		n.line.add(happenedNode, "a node does not end in order, which a fault explains")
 		return
 	}
 	if errors.Is(err, ErrStop) {
@@ -242,8 +244,8 @@ func (n *nemesis) fail(err error) {
 
 // ended takes note of a node that ended by itself. Any goroutine may call it.
 func (n *nemesis) ended(node, code int, tail string) {
-	if n.diskTrouble.Load() > 0 {
-		n.line.add(happenedNode, "%s ended with code %d on a full disk", nodeName(node), code)
+	if n.excused.Load() > 0 {
+		n.line.add(happenedNode, "%s ended with code %d, which a fault explains", nodeName(node), code)
 		return
 	}
 	n.line.add(happenedNode, "%s ended by itself with code %d", nodeName(node), code)
@@ -283,7 +285,7 @@ func (n *nemesis) heal(ctx context.Context) error {
 		}
 		n.revive(ctx)
 	}
-	n.diskTrouble.Store(0)
+	n.excused.Store(0)
 	return errors.Join(err, n.err)
 }
 

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -57,8 +58,10 @@ func (f *fakeCluster) Targets() []Target {
 	}
 	return list
 }
-func (f *fakeCluster) Voters() int    { return f.nodes }
-func (f *fakeCluster) Can() Abilities { return f.able }
+func (f *fakeCluster) Certificates() *Certificates        { return nil }
+func (f *fakeCluster) Certify(int, Trust) (string, error) { return "", errors.ErrUnsupported }
+func (f *fakeCluster) Voters() int                        { return f.nodes }
+func (f *fakeCluster) Can() Abilities                     { return f.able }
 func (f *fakeCluster) Start(_ context.Context, i int) error {
 	defer f.note("start")()
 	f.runs[i] = true

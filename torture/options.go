@@ -18,6 +18,7 @@ type options struct {
 	bitFlips   int
 	diskFaults bool
 	loopback   bool
+	tls        bool // certificates and users
 
 	writers, erasers, visitors, subscribers int
 	shedders, consumers                     int

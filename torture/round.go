@@ -67,7 +67,7 @@ func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer
 	start := time.Now()
 	return &round{
 		o: o, seed: seed, faults: faults, dir: dir, out: out, c: c, startup: startupLimit,
-		start: start, find: newFindings(start), line: &timeline{start: start}, http: newHTTP(o.dial.wire()),
+		start: start, find: newFindings(start), line: &timeline{start: start},
 	}
 }
 
@@ -90,7 +90,6 @@ func (r *round) run(ctx context.Context) (*Summary, error) {
 
 // whole is a round up to its end, or to the end of ctx.
 func (r *round) whole(ctx context.Context) (_ *Summary, err error) {
-	defer r.http.Close()
 	defer func() {
 		if r.load != nil {
 			r.load.calls.close()
@@ -109,11 +108,14 @@ func (r *round) whole(ctx context.Context) (_ *Summary, err error) {
 		return nil, fmt.Errorf("set up the laboratory: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.c.Close()) }()
+	r.http = newHTTP(r.o.dial.wire(r.c.Certificates().Client()))
+	defer r.http.Close()
 	nodes := &targets{}
 	changed := func() { nodes.set(r.c.Targets()) }
 	changed()
 	r.watch = newWatch(r.http, nodes.all, r.find, r.line)
 	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
+	nem.dial = r.o.dial
 	r.watch.slow, nem.slow, nem.patience = r.o.restless(), r.o.restless(), r.o.heal
 	if r.o.another > 0 {
 		nem.another = r.o.another
@@ -172,6 +174,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	l, links := newRun(r.seed, newHistory(r.start, int64(r.o.operations)), r.http, r.find, nodes, origin, r.o.consumers > 0, r.o.transfers, r.o.deciders)
 	hist := l.hist
 	r.load, l.timeout, l.slow, l.calls.dial = l, r.o.timeout, r.o.slow, r.o.dial
+	l.calls.tls = r.c.Certificates().Client()
 	l.spells, l.gaps.spells, l.age = r.o.spells, r.o.spells, cmp.Or(r.o.age, l.age)
 	if r.o.rate > 0 {
 		l.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)

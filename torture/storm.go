@@ -58,7 +58,7 @@ func strikeStorm(ctx context.Context, n *nemesis) (string, func(context.Context)
 	mean := float64(stormQuickest) * math.Exp(n.rng.Float64()*math.Log(float64(stormSlowest/stormQuickest)))
 	ends := n.line.now() + int64(stormShortest) + n.rng.Int64N(int64(stormLongest-stormShortest))
 	if disks {
-		n.diskTrouble.Add(1)
+		n.excused.Add(1)
 	}
 	steps := 0
 	var err error
@@ -88,7 +88,7 @@ func strikeStorm(ctx context.Context, n *nemesis) (string, func(context.Context)
 	what := fmt.Sprintf("%d changes of %s, one every %s", steps, strings.Join(names, ", "), time.Duration(mean).Round(time.Millisecond))
 	return what, func(ctx context.Context) error {
 		if disks {
-			defer n.diskTrouble.Add(-1)
+			defer n.excused.Add(-1)
 		}
 		err := n.c.HealNetwork()
 		for i := range n.c.Voters() {

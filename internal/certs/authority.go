@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // DefaultNodeCommonName is the common name of nodes unless another is chosen. EventStoreDB's tools
@@ -124,11 +126,11 @@ func NewAuthority(o AuthorityOptions) (*Authority, error) {
 // wrote it to.
 func LoadAuthority(dir string) (*Authority, error) {
 	certificateFile, keyFile := filepath.Join(dir, AuthorityCertificateFile), filepath.Join(dir, AuthorityKeyFile)
-	found, err := parseFile(certificateFile, parseCertificates)
+	found, err := parseFile(vfs.OS, certificateFile, parseCertificates)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", certificateFile, err)
 	}
-	key, err := parseFile(keyFile, func(data []byte) (crypto.Signer, error) { return parseKey(data, "") })
+	key, err := parseFile(vfs.OS, keyFile, func(data []byte) (crypto.Signer, error) { return parseKey(data, "") })
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", keyFile, err)
 	}
@@ -249,6 +251,12 @@ func (i *Issued) Write(dir string, force bool) error {
 	return writePair(dir, NodeCertificateFile, NodeKeyFile, i.Certificate, i.key, force)
 }
 
+// PEM returns the certificate and its key in PEM form.
+func (i *Issued) PEM() (certificate, key []byte, err error) { return encodePair(i.Certificate, i.key) }
+
+// PEM returns the certificate of the authority in PEM form.
+func (a *Authority) PEM() []byte { return encodeCertificate(a.Certificate) }
+
 // Set returns an issued certificate as a Set that trusts its authority alone.
 func (a *Authority) Set(i *Issued) *Set {
 	set := &Set{
@@ -313,7 +321,11 @@ func encodePair(c *x509.Certificate, key crypto.Signer) (certificatePEM, keyPEM 
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode a private key: %w", err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+	return encodeCertificate(c), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+func encodeCertificate(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
 func checkDays(days int) error {

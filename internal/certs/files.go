@@ -7,12 +7,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // minRSABits is the size of an RSA key below which peers may refuse it.
@@ -43,7 +44,21 @@ type Files struct {
 	// have instead of it. Empty: no node dials it.
 	Hosts []string
 
+	// FS is where all of them are; default: the real one.
+	FS vfs.FS
+	// Now is the clock that they are judged by; default time.Now.
+	Now func() time.Time
+
 	strict bool // refuse what has other nodes refuse this one
+}
+
+func (f *Files) ensureDefaults() {
+	if f.FS == nil {
+		f.FS = vfs.OS
+	}
+	if f.Now == nil {
+		f.Now = time.Now
+	}
 }
 
 // A Severity says what becomes of a node with a finding.
@@ -115,7 +130,7 @@ type Set struct {
 
 // Load reads and verifies all files. It fails with a *LoadError.
 func Load(f Files) (*Set, error) {
-	set, report := inspect(f, time.Now())
+	set, report := inspect(f)
 	if set == nil {
 		return nil, &LoadError{Findings: report.errors()}
 	}
@@ -146,7 +161,7 @@ type Report struct {
 // there are Hosts, else like Load.
 func Inspect(f Files) Report {
 	f.strict = len(f.Hosts) > 0
-	_, report := inspect(f, time.Now())
+	_, report := inspect(f)
 	return report
 }
 
@@ -175,11 +190,13 @@ func (r *Report) problem(severity Severity, file string, err error) {
 }
 
 // inspect looks at everything. The set is nil if there is an error among the findings.
-func inspect(f Files, now time.Time) (*Set, Report) {
+func inspect(f Files) (*Set, Report) {
+	f.ensureDefaults()
+	now := f.Now()
 	r := Report{ReservedCN: f.ReservedCN}
 	b := r.readBundle(f)
 	key, keyFile := r.readKey(f, b)
-	roots := r.readRoots(f.RootsDir)
+	roots := r.readRoots(f)
 	set := &Set{Roots: x509.NewCertPool(), RootCount: len(roots), ServerOnly: f.ServerOnly, file: f.Certificate}
 	for _, root := range roots {
 		set.Roots.AddCert(root)
@@ -219,7 +236,7 @@ func (r *Report) readBundle(f Files) *bundle {
 		r.fail("", "no certificate is configured", "set CertificateFile")
 		return nil
 	}
-	b, err := parseFile(f.Certificate, func(data []byte) (*bundle, error) { return parseBundle(data, f.Password) })
+	b, err := parseFile(f.FS, f.Certificate, func(data []byte) (*bundle, error) { return parseBundle(data, f.Password) })
 	if err != nil {
 		r.problem(SeverityError, f.Certificate, err)
 	}
@@ -241,7 +258,7 @@ func (r *Report) readKey(f Files, b *bundle) (crypto.Signer, string) {
 		}
 		return nil, ""
 	}
-	key, err := parseFile(f.PrivateKey, func(data []byte) (crypto.Signer, error) { return parseKey(data, f.KeyPassword) })
+	key, err := parseFile(f.FS, f.PrivateKey, func(data []byte) (crypto.Signer, error) { return parseKey(data, f.KeyPassword) })
 	if err != nil {
 		r.problem(SeverityError, f.PrivateKey, err)
 		return nil, ""
@@ -255,28 +272,29 @@ var rootExtensions = []string{".crt", ".cert", ".cer", ".pem", ".der"}
 // readRoots returns the roots of a folder, each once. Files that hold no
 // certificate do not prevent the start: fewer roots trust less, and the folders
 // of operating systems collect all kinds of things.
-func (r *Report) readRoots(dir string) []*x509.Certificate {
+func (r *Report) readRoots(f Files) []*x509.Certificate {
 	const option = "TrustedRootCertificatesPath"
+	dir := f.RootsDir
 	if dir == "" {
 		r.fail("", "no folder of trusted roots is configured", "set "+option)
 		return nil
 	}
-	entries, err := os.ReadDir(dir)
+	names, err := f.FS.List(dir)
 	if err != nil {
 		r.problem(SeverityError, dir, unreadable(err))
 		return nil
 	}
 	var roots []*x509.Certificate
 	seen := map[string]bool{}
-	for _, entry := range entries {
-		file := filepath.Join(dir, entry.Name())
+	for _, name := range names {
+		file := filepath.Join(dir, name)
 		if !slices.Contains(rootExtensions, strings.ToLower(filepath.Ext(file))) {
 			continue
 		}
-		if info, err := os.Stat(file); err == nil && info.IsDir() {
+		if info, err := f.FS.Stat(file); err == nil && info.IsDir() {
 			continue
 		}
-		found, err := parseFile(file, parseCertificates)
+		found, err := parseFile(f.FS, file, parseCertificates)
 		if err != nil {
 			r.problem(SeverityWarning, file, err)
 			continue
@@ -434,7 +452,7 @@ func (r *Report) judgeKey(f Files, b *bundle, key crypto.Signer, file string) {
 	if runtime.GOOS == "windows" {
 		return // Its permissions are not in the mode.
 	}
-	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o004 != 0 {
+	if info, err := f.FS.Stat(file); err == nil && info.Mode().Perm()&0o004 != 0 {
 		r.warn(file, "every user of this machine may read the private key", "take the permission away: chmod o-rwx "+file)
 	}
 }

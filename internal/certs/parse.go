@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 
 	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // maxFileBytes is the size past which a file is not read: a bundle of all public
@@ -28,20 +30,20 @@ func (p *problem) Error() string { return p.text }
 
 // readFile reads a regular file of bounded size. A pipe or a device would let
 // the start of a node hang.
-func readFile(name string) (_ []byte, err error) {
-	info, err := os.Stat(name)
+func readFile(fsys vfs.FS, name string) (_ []byte, err error) {
+	info, err := fsys.Stat(name)
 	switch {
 	case err != nil:
 		return nil, unreadable(err)
 	case !info.Mode().IsRegular():
 		return nil, &problem{"is not a regular file", "name a file"}
 	}
-	f, err := os.Open(name)
+	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxFileBytes+1))
 	switch {
 	case err != nil:
 		return nil, unreadable(err)
@@ -55,8 +57,8 @@ func readFile(name string) (_ []byte, err error) {
 
 // parseFile reads a file and parses what it holds. The error does not name the file: findings carry
 // it already.
-func parseFile[T any](name string, parse func([]byte) (T, error)) (parsed T, err error) {
-	data, err := readFile(name)
+func parseFile[T any](fsys vfs.FS, name string, parse func([]byte) (T, error)) (parsed T, err error) {
+	data, err := readFile(fsys, name)
 	if err != nil {
 		return parsed, err
 	}
@@ -65,7 +67,7 @@ func parseFile[T any](name string, parse func([]byte) (T, error)) (parsed T, err
 
 // unreadable strips the file's name from an error: findings carry it already.
 func unreadable(err error) error {
-	if pathError, ok := errors.AsType[*os.PathError](err); ok {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathError.Err
 	}
 	return &problem{fmt.Sprintf("cannot be read: %v", err), "check that it exists and that the user who runs the node may read it"}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/owner"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // The permissions of what is written. Keys are for their owner alone.
@@ -107,7 +108,7 @@ const keptStamp = ".old-20060102T150405Z"
 // NodeCertificate reads the certificate of a node, the first of its file. The
 // password opens a PKCS#12 bundle.
 func NodeCertificate(file, password string) (*x509.Certificate, error) {
-	b, err := parseFile(file, func(data []byte) (*bundle, error) { return parseBundle(data, password) })
+	b, err := parseFile(vfs.OS, file, func(data []byte) (*bundle, error) { return parseBundle(data, password) })
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", file, err)
 	}
@@ -219,7 +220,7 @@ func present(file string) (*presentFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := readFile(path)
+	data, err := readFile(vfs.OS, path)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", path, err)
 	}

@@ -38,7 +38,7 @@ var imports = []row{
 	{"internal/xmljson", []string{"internal/jsontext"}},
 	// Operations on a disk that hang are found in one place, those of the file system included.
 	{"internal/vfs", []string{"internal/hang", "internal/clock"}},
-	{"internal/certs", []string{"internal/owner"}},
+	{"internal/certs", []string{"internal/owner", "internal/vfs"}},
 	{"internal/lab", []string{"internal/bell", "internal/logkey"}},
 	{"internal/h2", []string{"internal/bell"}},
 	{"internal/localsocket", []string{"internal/logkey"}},
@@ -81,7 +81,7 @@ var imports = []row{
 	// What measures and what breaks a cluster reach it through sockets. event is the leaf that
 	// everyone shares: the load driver writes ids as the product does.
 	{"bench", []string{"event", "client", "internal/clock"}},
-	{"torture", []string{"event", "client", "grpc/query", "admin/backup", "internal/clock", "internal/lab", "internal/vfs"}},
+	{"torture", []string{"event", "client", "grpc/query", "admin/backup", "internal/certs", "internal/clock", "internal/lab", "internal/vfs"}},
 	// A simulation is whole nodes in one process, and what torture does to them.
 	{"simulation", []string{"torture", "node", "config", "admin/verify", "internal/network", "internal/vfs"}},
 	// projection test runs a script over a file of events, without a node.

@@ -1,0 +1,220 @@
+package torture
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/clock"
+)
+
+// Certificates are what the operator makes for a cluster that has TLS and users. There are two
+// authorities, so that nodes can change from one to the other. Clients trust both. Nil stands for a
+// cluster without.
+type Certificates struct {
+	authorities [2]*certs.Authority
+	pool        *x509.CertPool
+}
+
+// The files of a node, below a folder of its own.
+const (
+	CertificateFile = certs.NodeCertificateFile
+	KeyFile         = certs.NodeKeyFile
+	RootsFolder     = "roots"
+)
+
+// certificateDays is longer than any cluster lives.
+const certificateDays = 3650
+
+// administrator is who may do everything in a new cluster.
+var administrator = url.UserPassword("admin", "changeit")
+
+// NewCertificates makes the authorities.
+func NewCertificates() (*Certificates, error) {
+	c := &Certificates{pool: x509.NewCertPool()}
+	for i := range c.authorities {
+		var err error
+		if c.authorities[i], err = certs.NewAuthority(certs.AuthorityOptions{Key: certs.ECDSAP256, Days: certificateDays}); err != nil {
+			return nil, err
+		}
+		c.pool.AddCert(c.authorities[i].Certificate)
+	}
+	return c, nil
+}
+
+// Trust is which of the two authorities a node trusts, and which one issues its certificate.
+type Trust struct {
+	Both   bool
+	Issuer int // 0 or 1
+}
+
+// Issue makes a certificate for a node at an address. The files are named below the folder of the
+// node; one without content is to be removed.
+func (c *Certificates) Issue(ip netip.Addr, t Trust) (files map[string][]byte, serial string, err error) {
+	issued, err := c.authorities[t.Issuer].Issue(certs.NodeOptions{IPs: []netip.Addr{ip}})
+	if err != nil {
+		return nil, "", err
+	}
+	files = map[string][]byte{}
+	if files[CertificateFile], files[KeyFile], err = issued.PEM(); err != nil {
+		return nil, "", err
+	}
+	for i, a := range c.authorities {
+		name := path.Join(RootsFolder, fmt.Sprintf("%d.crt", i))
+		if files[name] = nil; t.Both || i == t.Issuer {
+			files[name] = a.PEM()
+		}
+	}
+	return files, issued.Certificate.SerialNumber.Text(16), nil
+}
+
+// Client is how clients connect to a node.
+func (c *Certificates) Client() *tls.Config {
+	if c == nil {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.pool}
+}
+
+// Base is the address of a node.
+func (c *Certificates) Base(hostPort string) string {
+	if c == nil {
+		return "http://" + hostPort
+	}
+	return "https://" + hostPort
+}
+
+// Login is who clients sign in as, nil where everyone may do everything.
+func (c *Certificates) Login() *url.Userinfo {
+	if c == nil {
+		return nil
+	}
+	return administrator
+}
+
+const (
+	// confirmLimit bounds how long the operator waits for one node to show its new certificate.
+	confirmLimit = 30 * time.Second
+	// staleLooks is so many new connections in a row that show another one, a second apart: then
+	// the node has not taken it.
+	staleLooks = 10
+)
+
+// strikeRenew gives nodes new certificates while they run: one node, all of them, or all of them in
+// the three steps in which the authority is changed.
+func strikeRenew(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	what, nodes := "new certificates for all nodes", n.rng.Perm(n.hosts())
+	switch n.rng.IntN(3) {
+	case 0:
+		node := n.anyVoter()
+		what, nodes = "a new certificate for "+n.role(node), []int{node}
+		fallthrough
+	case 1:
+		if err := n.renew(ctx, nodes, n.trust); !errors.Is(err, errNotTaken) {
+			return what, nil, err
+		}
+		return what + ", given up", nil, nil
+	}
+	what, next := "another authority for all nodes", 1-n.trust.Issuer
+	for step, trust := range []Trust{{Both: true, Issuer: n.trust.Issuer}, {Both: true, Issuer: next}, {Issuer: next}} {
+		n.trust = trust
+		switch err := n.renew(ctx, nodes, trust); {
+		case errors.Is(err, errNotTaken) || ctx.Err() != nil:
+			// Without every node having this step, the next one would cut some of them off.
+			n.trust.Both = true
+			return fmt.Sprintf("%s, given up after step %d", what, step), nil, nil
+		case err != nil:
+			return what, nil, err
+		}
+	}
+	return what, nil, nil
+}
+
+// hosts is the number of nodes that can be started.
+func (n *nemesis) hosts() int {
+	if v := n.c.Voters(); v > 1 {
+		return v + 1
+	}
+	return 1
+}
+
+var errNotTaken = errors.New("no answer shows that the certificate is used")
+
+// renew gives certificates to nodes, one after the other. Half of the time the connections of each
+// break then, so that the others must accept the new certificate at once.
+func (n *nemesis) renew(ctx context.Context, nodes []int, trust Trust) error {
+	breaks := n.c.Can().Resets && n.rng.IntN(2) == 0
+	var missed error
+	for _, node := range nodes {
+		serial, err := n.c.Certify(node, trust)
+		if err != nil {
+			return err
+		}
+		if !n.c.Running(node) {
+			continue // It reads the files when it starts.
+		}
+		for _, t := range n.c.Targets() {
+			if t.Index != node {
+				continue
+			}
+			if err := n.confirm(ctx, t, serial); err != nil {
+				missed = err
+			}
+		}
+		if breaks {
+			if _, err := n.c.Reset(node, 1); err != nil {
+				return err
+			}
+		}
+	}
+	return missed
+}
+
+// confirm has a node read its files again, and looks until a new connection shows its certificate.
+func (n *nemesis) confirm(ctx context.Context, t Target, serial string) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmLimit)
+	defer cancel()
+	for stale, asked := 0, false; ; {
+		if !asked {
+			a, err := exchange(ctx, n.watch.http, t, client.Request{Method: http.MethodPost, Path: "/admin/reloadconfig"}, 3*time.Second)
+			asked = err == nil && a.Status/100 == 2
+		} else if shown, err := n.shows(ctx, t); err == nil {
+			if shown == serial {
+				return nil
+			}
+			if stale++; stale == staleLooks {
+				n.find.add(kindCertificate, "%s has read its files again by order, and %d new connections show the certificate %s, not %s", t.Name, stale, shown, serial)
+				return errNotTaken
+			}
+		}
+		if clock.Sleep(ctx, time.Second) != nil {
+			return fmt.Errorf("%w: %s", errNotTaken, t.Name)
+		}
+	}
+}
+
+// shows connects to a node and returns the serial number of its certificate.
+func (n *nemesis) shows(ctx context.Context, t Target) (serial string, err error) {
+	conn, err := n.dial.orSystem()(ctx, "tcp", strings.TrimPrefix(t.Base, "https://"))
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	config := n.c.Certificates().Client()
+	config.ServerName, _, _ = strings.Cut(strings.TrimPrefix(t.Base, "https://"), ":")
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return "", err
+	}
+	return secured.ConnectionState().PeerCertificates[0].SerialNumber.Text(16), nil
+}
