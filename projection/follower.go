@@ -252,9 +252,14 @@ func (f *follower) doCompare(task *followerTask) error {
 // catchUp takes the second version to the mark of the projection, which does not run, for a swap.
 func (p *projection) catchUp() {
 	p.mu.Lock()
-	f := p.follower
+	f, err := p.follower, error(nil)
+	if !p.statisticsLocked().Settled { // Since it was asked.
+		err = errAhead
+	}
 	p.mu.Unlock()
-	err := f.do(p.t.ctx, &followerTask{isLast: true}, swapTime)
+	if err == nil {
+		err = f.do(p.t.ctx, &followerTask{isLast: true}, swapTime)
+	}
 	p.push(func(m *machine) []effect {
 		if err == nil { // Nothing of it runs any more.
 			m.storing.def.Source = f.reads
@@ -295,9 +300,8 @@ func (f *follower) status() string {
 	return RebuildRunning
 }
 
-// describe fills in what is known.
+// describe fills in what is known besides the status.
 func (f *follower) describe(r *Rebuild, withStates bool) {
-	r.Status = f.status()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.Reason, r.Mark, r.Position = f.fault, textOf(f.mark), textOf(f.at)

@@ -128,6 +128,7 @@ var (
 	errClearing   = &Conflict{"The streams of the rebuild before are being deleted. Try again later"}
 	errNotSwapped = &Conflict{"The projection could not be stopped. Nothing was swapped"}
 	errUnsettled  = &Conflict{"The projection is being started or stopped. Try again later"}
+	errAhead      = &Conflict{"The projection may have emitted after its last checkpoint. Start it, let it catch up, and swap then"}
 	errBehind     = &Conflict{"The rebuild has not caught up with the projection yet"}
 )
 
@@ -273,7 +274,7 @@ func (p *projection) deleteCheckpoints(ctx context.Context, name string, v posit
 // States of a rebuild, as they are shown: do not change.
 const (
 	RebuildRunning = "Running" // reads what the projection has handled
-	RebuildReady   = "Ready"   // has read it
+	RebuildReady   = "Ready"   // has read it, and takes over when it is told to
 	RebuildFaulted = "Faulted"
 	RebuildStopped = "Stopped" // this node does not let it run
 	RebuildSwapped = "Swapped" // took over
@@ -346,6 +347,9 @@ func (s *Service) SwapRebuild(ctx context.Context, name string, by Identity) err
 			if err := p.follower.notReady(); err != nil {
 				return nil, err
 			}
+			if !p.statisticsLocked().Settled {
+				return nil, errAhead
+			}
 		}
 		return &change{kind: swapRebuild}, nil
 	})
@@ -362,7 +366,7 @@ func (s *Service) RebuildStatus(ctx context.Context, name string, compare, withS
 		return Rebuild{}, event.ErrNotAuthorized
 	}
 	p.mu.Lock()
-	r, d, f, there, isOver := p.m.rebuild, p.m.def, p.follower, p.m.rebuilding(), p.m.rebuilt()
+	r, d, f, there, isOver, status := p.m.rebuild, p.m.def, p.follower, p.m.rebuilding(), p.m.rebuilt(), p.rebuildStatus()
 	p.mu.Unlock()
 	switch {
 	case there:
@@ -372,7 +376,7 @@ func (s *Service) RebuildStatus(ctx context.Context, name string, compare, withS
 		return Rebuild{}, ErrNoRebuild
 	}
 	r.apply(&d)
-	out := Rebuild{Name: name, Status: RebuildStopped, Query: d.Query, EmitEnabled: d.EmitEnabled, Progress: -1}
+	out := Rebuild{Name: name, Status: status, Query: d.Query, EmitEnabled: d.EmitEnabled, Progress: -1}
 	if f == nil {
 		return out, nil
 	}
@@ -383,6 +387,15 @@ func (s *Service) RebuildStatus(ctx context.Context, name string, compare, withS
 	}
 	f.describe(&out, withStates)
 	return out, nil
+}
+
+// rebuildStatus is the status of the second version in a word. The caller holds mu.
+func (p *projection) rebuildStatus() string {
+	s := p.follower.status()
+	if s == RebuildReady && p.m.status == running && !p.statisticsLocked().Settled {
+		return RebuildRunning // The first has to come again to where it was.
+	}
+	return s
 }
 
 // Times that are waited at most.

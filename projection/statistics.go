@@ -78,7 +78,7 @@ func (p *projection) known() (Statistics, *handler.Definition) {
 		s.ResultStream = string(p.definition.ResultStream)
 	}
 	if p.m.rebuilding() {
-		s.Rebuild = p.follower.status()
+		s.Rebuild = p.rebuildStatus()
 	}
 	return s, p.definition
 }

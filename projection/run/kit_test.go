@@ -468,7 +468,7 @@ func (c *counter) Close() {
 
 // options are those of a run of a counter.
 func options(d handler.Definition) Options {
-	return Options{Name: "p", Turns: NewTurns(3, nil), Definition: newCounter(d).Definition(), Compile: func() (handler.Handler, error) { return newCounter(d), nil },
+	return Options{Store: noStore{}, Name: "p", Turns: NewTurns(3, nil), Definition: newCounter(d).Definition(), Compile: func() (handler.Handler, error) { return newCounter(d), nil },
 		Config: Config{EmitEnabled: true}}
 }
 
@@ -496,3 +496,8 @@ func result(t *testing.T, r *Run, partition string) string {
 	a := check.Value(r.Ask(t.Context(), partition)).Must(t)
 	return string(a.Result)
 }
+
+// noStore is for runs whose parts are all fakes.
+type noStore struct{ Store }
+
+func (noStore) LogEnd() int64 { return 0 }

@@ -51,6 +51,7 @@ func (r *Run) begin() error {
 		return &handler.Fault{Message: "The projection cannot resume from its checkpoint: " + err.Error() + ". Reset it to read its sources from the start."}
 	}
 	r.board.show(statusLoaded)
+	r.began = r.opts.Store.LogEnd()
 
 	o := source.Options{Store: r.opts.Store, Definition: r.def.Definition, From: at, Once: r.opts.Mode != Continuous || r.opts.Until != nil,
 		Until: r.opts.Until, FaultOutOfOrder: r.opts.FaultOutOfOrder, Waiting: r.waiting, May: r.opts.MayRead, Links: r.opts.Links}
@@ -188,7 +189,7 @@ func (r *Run) fill() error {
 // waiting is called by the reader when all that it handed on is handled, and it is about to wait.
 func (r *Run) waiting(done int64) {
 	r.handled = done
-	r.opts.Done(done)
+	r.publish()
 	r.rest.wait()
 }
 

@@ -85,6 +85,7 @@ type attempt struct {
 type progress struct {
 	at, before position.Position
 	handled    int64 // all events before this position of the log are
+	began      int64 // the end of the log when this attempt did
 }
 
 // begin is called with the position after an event that is handled next.
@@ -235,6 +236,7 @@ func (r *Run) end(err error) {
 	r.lock.work()
 	r.letGo()
 	r.ending = r.endingOf(err)
+	settled := r.isSettled(err)
 	if r.opts.resumes() { // Answers come from the checkpoint from now on.
 		r.cache, r.in, r.shared = nil, nil, nil
 		if !r.at.Equal(r.saved.At) {
@@ -242,6 +244,7 @@ func (r *Run) end(err error) {
 		}
 	}
 	r.publish()
+	r.board.update(func() { r.board.statistics.Settled = settled })
 	ending := r.ending
 	r.lock.release()
 
@@ -254,3 +257,14 @@ func (r *Run) end(err error) {
 	}
 	r.board.changed()
 }
+
+// isSettled reports whether nothing was emitted, also by runs before, for events after the last
+// checkpoint of a run that ends. A script faults where it faulted before, as it is deterministic: no
+// run came past that event.
+func (r *Run) isSettled(err error) bool {
+	_, isOfEvent := errors.AsType[*eventFault](err)
+	return r.at.Equal(r.saved.At) && (r.isCaughtUp() || r.ending == Faulted && isOfEvent)
+}
+
+// isCaughtUp reports whether all was handled that lay in the log when this attempt began.
+func (r *Run) isCaughtUp() bool { return r.entered && r.handled >= r.began }

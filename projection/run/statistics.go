@@ -42,6 +42,11 @@ type Statistics struct {
 	// events, or bytes of the log, that are not read yet, as far as known
 	Behind int64
 
+	// Settled says that all was handled that lay in the log when the run began, so that what runs
+	// before it emitted is not ahead of it. Once the run has ended it says that nothing was emitted
+	// for events after Checkpoint.
+	Settled bool
+
 	Processed        int64         // events, since the run began
 	Emitted          int64         // events
 	ProcessingTime   time.Duration // in the handler
@@ -99,6 +104,7 @@ func (r *Run) publish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := &b.statistics
+	f.Settled = r.isCaughtUp()
 	f.Processed, f.Emitted, f.ProcessingTime = r.processed, r.emitted, r.spent.total
 	if r.cache != nil {
 		f.PartitionsCached, f.StateBytes = len(r.cache.entries), r.cache.bytes+int64(len(r.shared))
