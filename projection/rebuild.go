@@ -274,7 +274,7 @@ func (p *projection) deleteCheckpoints(ctx context.Context, name string, v posit
 // States of a rebuild, as they are shown: do not change.
 const (
 	RebuildRunning = "Running" // reads what the projection has handled
-	RebuildReady   = "Ready"   // has read it, and takes over when it is told to
+	RebuildReady   = "Ready"   // has read it, and can take over
 	RebuildFaulted = "Faulted"
 	RebuildStopped = "Stopped" // this node does not let it run
 	RebuildSwapped = "Swapped" // took over
