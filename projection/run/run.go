@@ -259,8 +259,8 @@ func (r *Run) end(err error) {
 }
 
 // isSettled reports whether nothing was emitted, also by runs before, for events after the last
-// checkpoint of a run that ends. A script is deterministic and faults where it faulted before: no run
-// came past that event.
+// checkpoint of a run that ends. A script is deterministic and faults where it faulted before: no
+// run came past that event.
 func (r *Run) isSettled(err error) bool {
 	_, isOfEvent := errors.AsType[*eventFault](err)
 	return r.at.Equal(r.saved.At) && (r.isCaughtUp() || r.ending == Faulted && isOfEvent)
