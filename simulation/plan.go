@@ -52,7 +52,8 @@ func newPlan(o Options) *plan {
 	rng := rand.New(rand.NewPCG(o.Seed, 10<<32))
 	p := &plan{seed: o.Seed, nodes: sizes[rng.IntN(len(sizes))]}
 	p.nodes = cmp.Or(o.Nodes, p.nodes)
-	p.secure = rand.New(rand.NewPCG(o.Seed, 12<<32)).IntN(secureOneIn) == 0
+	security := rand.New(rand.NewPCG(o.Seed, 12<<32))
+	p.secure = security.IntN(secureOneIn) == 0
 	first := rng.IntN(len(stores))
 	p.stores = append(p.stores, stores[first])
 	if p.nodes > 1 && rng.IntN(2) == 0 {
@@ -85,6 +86,9 @@ func newPlan(o Options) *plan {
 		Writers: 1 + few(3), Erasers: few(1), Shedders: few(1), Transfers: few(2), Deciders: few(2), Indexers: few(1),
 		Visitors: 1 + few(2), Subscribers: few(2), Consumers: few(3),
 		Scavenges: few(1) == 0, Projections: few(2) == 0, Backups: few(1) == 0, Redactions: few(1) == 0,
+	}
+	if p.secure {
+		p.Guests = 1 + security.IntN(3)
 	}
 	p.patience = 1
 	if o.Length > longestBusy {

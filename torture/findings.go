@@ -58,6 +58,7 @@ const (
 	kindFound           = "wrong index"
 	kindCondition       = "wrong condition"
 	kindSum             = "money appears or vanishes"
+	kindUser            = "wrong answer to a user"
 	kindCertificate     = "old certificate"
 	kindProjectionStuck = "projection stuck"
 )

@@ -83,6 +83,7 @@ const (
 	ofTransfers     = "transfers"
 	ofIndexes       = "indexes"
 	ofDecisions     = "decisions"
+	ofUsers         = "users"
 )
 
 // written are the words for appends by their outcomes.

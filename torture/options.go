@@ -21,7 +21,7 @@ type options struct {
 	tls        bool // certificates and users
 
 	writers, erasers, visitors, subscribers int
-	shedders, consumers                     int
+	shedders, consumers, guests             int
 	transfers, indexers, deciders           int
 	scavenges, projections, backups         bool
 	redactions, scheduled                   bool // scheduled: scavenges that nodes start themselves
@@ -76,6 +76,7 @@ func (o *options) numbers() []number {
 		{"visitors", &o.visitors, 3, 0, maxClients, "clients that read here and there from any node"},
 		{"subscribers", &o.subscribers, 4, 0, maxClients, "clients that follow the log or a stream"},
 		{"consumers", &o.consumers, 8, 0, maxClients, "clients that compete for the messages of persistent subscriptions; 0 for no subscriptions"},
+		{"guests", &o.guests, 2, 0, maxClients, "clients that sign in as users whom an operator changes meanwhile, with --tls; 0 for no changes"},
 		{"bit-flips", &o.bitFlips, 0, 0, 1_000_000, "single bits that change in files of nodes, one after the other, in place of all else; 0 for none"},
 		{"operations", &o.operations, 4_000_000, 1, 50_000_000, "operations of all clients that the history holds; they stop there"},
 	}

@@ -29,8 +29,8 @@ type Plan struct {
 	Faults []string // nil: all that the cluster can have
 
 	// how many clients there are of each kind, as the flags of the command have them
-	Writers, Erasers, Shedders, Transfers, Deciders, Indexers, Visitors, Subscribers, Consumers int
-	Scavenges, Projections, Backups, Redactions                                                 bool
+	Writers, Erasers, Shedders, Transfers, Deciders, Indexers, Visitors, Subscribers, Consumers, Guests int
+	Scavenges, Projections, Backups, Redactions                                                         bool
 
 	// Scheduled says that nodes also start scavenges by themselves.
 	Scheduled bool
@@ -55,7 +55,7 @@ func (p *Plan) Run(ctx context.Context) (*Summary, error) {
 	o := &options{
 		slow: p.Slow, pauses: p.Pauses, another: p.Another, spells: spells{p.Busy, p.Quiet}, age: p.Age, timeout: p.Timeout, heal: p.Heal, rate: p.Rate, every: 10 * time.Minute, seconds: p.Length.Seconds(), operations: planOperations,
 		writers: p.Writers, erasers: p.Erasers, shedders: p.Shedders, transfers: p.Transfers, deciders: p.Deciders, indexers: p.Indexers,
-		visitors: p.Visitors, subscribers: p.Subscribers, consumers: p.Consumers,
+		visitors: p.Visitors, subscribers: p.Subscribers, consumers: p.Consumers, guests: p.Guests,
 		scavenges: p.Scavenges, projections: p.Projections, backups: p.Backups, redactions: p.Redactions, scheduled: p.Scheduled, dial: p.Dial, create: p.Create,
 	}
 	faults, err := chooseFaults(p.Faults)

@@ -33,6 +33,7 @@ type Summary struct {
 	Transfers   map[string]int64 `json:"transfers,omitempty"`
 	Indexes     map[string]int64 `json:"indexes,omitempty"`
 	Decisions   map[string]int64 `json:"decisions,omitempty"`
+	Users       map[string]int64 `json:"users,omitempty"`
 
 	LogEvents       int       `json:"logEvents"`
 	LeaderChanges   int       `json:"leaderChanges"`
@@ -57,7 +58,7 @@ func (r *round) sum(linear linearity, verified int) *Summary {
 	s := &Summary{
 		Verdict: noViolation, Seed: r.seed, Nodes: r.c.Voters(), Seconds: time.Since(r.start).Seconds(),
 		Writes: count.of(ofWrites), Reads: count.of(ofReads), Groups: count.of(ofSubscriptions), Scavenges: count.of(ofScavenges),
-		Projections: count.of(ofProjections), Backups: count.of(ofBackups), Redactions: count.of(ofRedactions), Transfers: count.of(ofTransfers), Indexes: count.of(ofIndexes), Decisions: count.of(ofDecisions),
+		Projections: count.of(ofProjections), Backups: count.of(ofBackups), Redactions: count.of(ofRedactions), Transfers: count.of(ofTransfers), Indexes: count.of(ofIndexes), Decisions: count.of(ofDecisions), Users: count.of(ofUsers),
 		LogEvents: r.load.book.everSeen(), LeaderChanges: r.watch.leaderChanges(), Linearizability: linear, Verified: verified, HistoryFull: r.load.hist.full(),
 	}
 	s.Violations, s.Counts = r.find.list()
@@ -125,7 +126,7 @@ func (s *Summary) Text() string {
 		counts map[string]int64
 	}{
 		{ofWrites, s.Writes}, {ofReads, s.Reads}, {ofSubscriptions, s.Groups}, {ofScavenges, s.Scavenges},
-		{ofProjections, s.Projections}, {ofBackups, s.Backups}, {ofRedactions, s.Redactions}, {ofTransfers, s.Transfers}, {ofIndexes, s.Indexes}, {ofDecisions, s.Decisions},
+		{ofProjections, s.Projections}, {ofBackups, s.Backups}, {ofRedactions, s.Redactions}, {ofTransfers, s.Transfers}, {ofIndexes, s.Indexes}, {ofDecisions, s.Decisions}, {ofUsers, s.Users},
 	} {
 		var list []string
 		for _, what := range slices.Sorted(maps.Keys(done.counts)) {

@@ -213,6 +213,11 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 		}
 		r.followers = append(r.followers, newFollower(l, i, stream))
 	}
+	if r.o.guests > 0 && r.c.Certificates() != nil {
+		if err := newWarden(l, r.o.guests).prepare(ctx); err != nil {
+			return err
+		}
+	}
 	if r.o.projections {
 		p := newProjector(l, ours)
 		if able, err := r.able(p.create(ctx)); err != nil {

@@ -29,6 +29,8 @@ const (
 	backups
 	redactions
 	indexes
+	wardens
+	visitsOfGuests
 )
 
 func (l *load) worker(number int) worker {

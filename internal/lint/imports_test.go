@@ -81,7 +81,7 @@ var imports = []row{
 	// What measures and what breaks a cluster reach it through sockets. event is the leaf that
 	// everyone shares: the load driver writes ids as the product does.
 	{"bench", []string{"event", "client", "internal/clock"}},
-	{"torture", []string{"event", "client", "grpc/query", "admin/backup", "internal/certs", "internal/clock", "internal/lab", "internal/vfs"}},
+	{"torture", []string{"event", "client", "grpc/query", "grpc/users", "admin/backup", "internal/certs", "internal/clock", "internal/lab", "internal/vfs"}},
 	// A simulation is whole nodes in one process, and what torture does to them.
 	{"simulation", []string{"torture", "node", "config", "admin/verify", "internal/network", "internal/vfs"}},
 	// projection test runs a script over a file of events, without a node.
