@@ -34,7 +34,7 @@ torture() {
 	local code=0
 	SECONDS=0
 	# shellcheck disable=SC2086 # several flags
-	"$dir/bin/annals" torture --fail-fast --keep "$dir/keep" $TORTURE >"$dir/out" 2>"$dir/err" || code=$?
+	TMPDIR=$dir "$dir/bin/annals" torture --fail-fast $TORTURE >"$dir/out" 2>"$dir/err" || code=$?
 	case $code in
 	0) echo "$1: NOT noticed by torture $TORTURE, within $SECONDS s" ;;
 	1) echo "$1: noticed by torture $TORTURE, within $SECONDS s: $(grep -h -m 1 '^violation: ' "$dir/out" "$dir/err" | cut -c 12-100)" ;;
@@ -43,7 +43,7 @@ torture() {
 		tail -n 20 "$dir/err"
 		;;
 	esac
-	rm -rf "$dir/keep"
+	rm -rf "$dir/annals-torture"
 	[ "$code" -le 1 ]
 }
 
