@@ -261,6 +261,28 @@ func TestDamagedFilterPage(t *testing.T) {
 	m.verifyFiles(t, fsys, dir)
 }
 
+// TestDamagedFilterIsKnown: once a lookup has found that a filter changed, no other one believes it
+// because it was right before.
+func TestDamagedFilterIsKnown(t *testing.T) {
+	const streams = 300
+	fsys, dir := vfs.OS, t.TempDir()
+	m, file := oneTable(t, fsys, dir, streams, streams, false)
+	x := open(t, index.Options{FS: fsys, Dir: dir})
+	for h := range uint64(streams) {
+		m.check(t, x, spread(h))
+	}
+	overwriteWith(t, fsys, file+".bloomfilter", 32, make([]byte, 256)...)
+	for h := range uint64(streams) {
+		if _, ok := last(x, spread(h)); !ok {
+			t.Fatalf("%d is not there", h)
+		}
+	}
+	for h := range uint64(streams) {
+		m.check(t, x, spread(h))
+	}
+	check.Must(t, x.Close())
+}
+
 // TestOpenReadsLittle: what is read of a table at open does not grow with it.
 func TestOpenReadsLittle(t *testing.T) { onShapes(t, testOpenReadsLittle) }
 
@@ -358,10 +380,10 @@ func testRotAfterReads(t *testing.T, packed bool) {
 	}
 }
 
-func overwriteWith(t *testing.T, fsys vfs.FS, name string, at int64, b byte) {
+func overwriteWith(t *testing.T, fsys vfs.FS, name string, at int64, b ...byte) {
 	t.Helper()
 	f, err := fsys.OpenReadWrite(name)
 	check.Must(t, err)
-	_, err = f.WriteAt([]byte{b}, at)
+	_, err = f.WriteAt(b, at)
 	check.Must(t, errors.Join(err, f.Close()))
 }

@@ -54,7 +54,7 @@ type bloom struct {
 	bytes   int64  // of its file
 	source  *content
 	pages   blockSums   // of data; empty: it is memory of its own
-	told    atomic.Bool // onError was called
+	told    atomic.Bool // onError was called: from then on everyone compares
 	onError func(error) // gets, once, that a page is damaged
 }
 
@@ -77,12 +77,12 @@ func (b *bloom) add(hash uint64) {
 	}
 }
 
-// mayContain reports whether a hash may have been added. With certain the filter is not believed
-// because it was right before.
+// mayContain reports whether a hash may have been added. With certain, and where the filter is
+// known to be damaged, it is not believed because it was right before.
 func (b *bloom) mayContain(hash uint64, certain bool) bool {
 	m := bloomMix(hash)
 	place := bloomBlockOf(m, b.blocks) * bloomBlock
-	if part := place / bloomPart; b.pages.known != nil && (certain || !isKnown(b.pages.known, part)) && !b.whole(part) {
+	if part := place / bloomPart; b.pages.known != nil && (certain || b.told.Load() || !isKnown(b.pages.known, part)) && !b.whole(part) {
 		return true
 	}
 	block := b.data[place:][:bloomBlock]
