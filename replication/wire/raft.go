@@ -252,7 +252,21 @@ func (r *Raft) pump() {
 	}
 }
 
-// turnedDown answers a candidate that may not be one.
+// deposed returns an error for entries that a leader cannot have in its term. After it was
+// replaced, raft may still send what a successor has stored on it meanwhile. The other node would
+// stay in the old term, and its next start would find that term below that of its own log.
+func deposed(q *raft.AppendEntriesRequest) error {
+	last := q.PrevLogTerm
+	if n := len(q.Entries); n > 0 {
+		last = q.Entries[n-1].Term
+	}
+	if last > q.Term {
+		return fmt.Errorf("entries of term %d from the leader of term %d, which was replaced", last, q.Term)
+	}
+	return nil
+}
+
+// turnedDown answers a candidate that may not be one, or a leader that was replaced.
 func (r *Raft) turnedDown(rpc raft.RPC) bool {
 	var header raft.RPCHeader
 	var answer any
@@ -261,6 +275,12 @@ func (r *Raft) turnedDown(rpc raft.RPC) bool {
 		header, answer = q.RPCHeader, &raft.RequestVoteResponse{}
 	case *raft.RequestPreVoteRequest:
 		header, answer = q.RPCHeader, &raft.RequestPreVoteResponse{}
+	case *raft.AppendEntriesRequest:
+		err := deposed(q)
+		if err != nil {
+			rpc.Respond(struct{}{}, err)
+		}
+		return err != nil
 	default:
 		return false
 	}
