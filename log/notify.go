@@ -56,7 +56,11 @@ func (n *notifier) waitFor(ctx context.Context, position int64, ready func() (bo
 		}
 		select {
 		case <-woken:
-			forget()
+			if len(streams) > 0 {
+				forget()
+			} else if done, err := ready(); done || err != nil {
+				return err // All who waited for a position come at once: none takes the lock again.
+			}
 		case <-ctx.Done():
 			forget()
 			return ctx.Err()

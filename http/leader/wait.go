@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"time"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
@@ -10,8 +11,9 @@ import (
 )
 
 // await waits for the position that the request names, if it does. It ends when the client goes,
-// and with event.ErrNotReady when the server stops. A caller that lost the right to the request
-// meanwhile gets event.ErrNotAuthorized. Other errors are those of api.Node.Await.
+// and with event.ErrNotReady when the server stops. A caller that waited for a second or longer,
+// and lost the right to the request meanwhile, gets event.ErrNotAuthorized. Other errors are those
+// of api.Node.Await.
 func await(x *request.Request, of api.Awaited) error {
 	position, atMost, ok := args.WaitFor(x.R)
 	if !ok {
@@ -27,7 +29,11 @@ func await(x *request.Request, of api.Awaited) error {
 	ctx, cancel := context.WithCancelCause(x.R.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(x.Node.Draining, func() { cancel(event.ErrNotReady) })()
+	begun := time.Now()
 	err = x.Node.Await(ctx, &x.Who, x.R.RemoteAddr, &of, w)
+	if time.Since(begun) < api.JudgeEvery {
+		return err
+	}
 	if refused := x.Judge(); refused != nil {
 		return refused
 	}
