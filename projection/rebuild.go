@@ -124,6 +124,7 @@ var ErrNoRebuild = errors.New("The projection is not being rebuilt") //lint:igno
 
 var (
 	errRebuilding = &Conflict{"The projection is being rebuilt. Swap or end the rebuild first"}
+	errTooMany    = &Conflict{fmt.Sprintf("%d projections are being rebuilt, which is the most. Swap or end one of the rebuilds first", maxRebuilds)}
 	errRebuilt    = &Conflict{"The projection is being rebuilt already"}
 	errClearing   = &Conflict{"The streams of the rebuild before are being deleted. Try again later"}
 	errNotSwapped = &Conflict{"The projection could not be stopped. Nothing was swapped"}
@@ -300,6 +301,12 @@ type Rebuild struct {
 // prepared, or that reads another kind of source, is *BadInput. Errors of this and of the next
 // three methods are also *Conflict and ErrNoRebuild.
 func (s *Service) Rebuild(ctx context.Context, name string, u Update, by Identity) error {
+	t, err := s.running()
+	if err != nil {
+		return err
+	}
+	beginning := t.beginning.Add(1)
+	defer t.beginning.Add(-1)
 	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
 		d := p.asStored()
 		switch {
@@ -317,8 +324,11 @@ func (s *Service) Rebuild(ctx context.Context, name string, u Update, by Identit
 			return nil, &BadInput{"The query cannot be prepared: " + err.Error()}
 		}
 		p.mu.Lock()
-		before := p.definition
+		before, isThere := p.definition, p.m.rebuilding()
 		p.mu.Unlock()
+		if !isThere && t.areTooMany(beginning) {
+			return nil, errTooMany
+		}
 		if before != nil { // Else it is seen at its checkpoint.
 			if _, err := position.Convert(source.Zero(before), source.Zero(reads)); err != nil {
 				return nil, otherSource(err)
@@ -326,6 +336,23 @@ func (s *Service) Rebuild(ctx context.Context, name string, u Update, by Identit
 		}
 		return &change{kind: beginRebuild, rebuild: r}, nil
 	})
+}
+
+// maxRebuilds is how many second versions there are at once, each with states in memory: as many as
+// transient queries.
+const maxRebuilds = 64
+
+// areTooMany reports whether one more second version is too many, besides those that begin.
+func (t *term) areTooMany(beginning int64) bool {
+	n := beginning
+	for _, p := range t.projections() {
+		p.mu.Lock()
+		if p.m.rebuilding() {
+			n++
+		}
+		p.mu.Unlock()
+	}
+	return n > maxRebuilds
 }
 
 func otherSource(err error) *BadInput {

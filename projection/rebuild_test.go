@@ -392,6 +392,51 @@ func TestRebuildRefusals(t *testing.T) {
 	})
 }
 
+// So many rebuilds run at once, also if more are asked for together; the next has to wait until one
+// ends.
+func TestTooManyRebuilds(t *testing.T) {
+	onSite(t, func(s *site) {
+		rebuild := func(name string) error {
+			return s.Rebuild(s.Context(), name, projection.Update{Query: script("fromAll()", "B")}, admin)
+		}
+		answers := make(chan error, 70)
+		for i := range cap(answers) {
+			name := fmt.Sprint("p", i)
+			s.create(script("fromAll()", "A"), func(c *projection.Creation) { c.Name = name })
+		}
+		for i := range cap(answers) {
+			go func() { answers <- rebuild(fmt.Sprint("p", i)) }()
+		}
+		refused := 0
+		for range cap(answers) {
+			if err := <-answers; err != nil {
+				s.refused(err, "64 projections are being rebuilt, which is the most. Swap or end one of the rebuilds first")
+				refused++
+			}
+		}
+		var begun, others []string
+		for i := range cap(answers) {
+			name := fmt.Sprint("p", i)
+			if check.Value(s.Statistics(name)).Must(s).Rebuild == "" {
+				others = append(others, name)
+			} else {
+				begun = append(begun, name)
+			}
+		}
+		check.Equal(s, len(others), refused, "are not rebuilt")
+		for len(begun) < 64 { // Some may have been refused for others that were refused, too.
+			check.Must(s, rebuild(others[0]))
+			begun, others = append(begun, others[0]), others[1:]
+		}
+		check.Equal(s, len(begun), 64, "rebuilds")
+		s.lead()
+		s.refused(rebuild(others[0]), "64 projections are being rebuilt")
+		check.Must(s, rebuild(begun[0])) // The same request once more.
+		check.Must(s, s.EndRebuild(s.Context(), begun[0], admin))
+		check.Must(s, rebuild(others[0]))
+	})
+}
+
 // The second version faults, and is shown so; the first continues. Deleted with the projection, the
 // second leaves nothing.
 func TestRebuildFaults(t *testing.T) {

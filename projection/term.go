@@ -27,6 +27,7 @@ type term struct {
 	cancel    context.CancelFunc
 	work      sync.WaitGroup
 	ready     atomic.Bool
+	beginning atomic.Int64  // requests that begin a rebuild
 	loaded    func()        // is called once it is
 	compiling chan struct{} // one element for each text that is being compiled
 
