@@ -37,7 +37,7 @@ func (f *Facts) Unfit() error {
 	if err := f.ids.failed(); err != nil {
 		return err
 	}
-	if _, err := f.withdrawn.all(f.Reader); err != nil {
+	if _, err := f.withdrawn.all(); err != nil {
 		return err
 	}
 	met := f.met.Load()

@@ -52,7 +52,9 @@ type Log struct {
 func newLog(ctx context.Context, o Options) *Log {
 	s := &state{opts: o, logger: o.Logger, lifetime: ctx, metrics: newMetrics(o.Stats), damages: newDamages()}
 	l := &Log{state: s, progress: newProgress(o.Progress)}
-	l.Reads = &Reader{state: s, ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache), choosing: newChoosing()}
+	lk := lookup{s}
+	l.Reads = &Reader{lookup: lk, streamFacts: streamFacts{lookup: lk, streams: newStreamCache(o.StreamCache)},
+		eventIDs: eventIDs{lookup: lk, ids: newRecentIDs(o.RecentIDs)}, withdrawn: withdrawn{lookup: lk}, choosing: newChoosing()}
 	l.syncer = &syncer{state: s, syncWanted: make(chan struct{}, 1)}
 	l.Chunks = &Chunks{state: s, syncer: l.syncer, reads: l.Reads}
 	l.Names = newNames(s, l.Reads, l.Chunks, l.syncer)
@@ -92,7 +94,7 @@ func Open(o Options) (_ *Log, err error) {
 	if err := l.openPostings(); err != nil {
 		return nil, err
 	}
-	if _, err := l.Reads.withdrawn.all(l.Reads); err != nil {
+	if _, err := l.Reads.withdrawn.all(); err != nil {
 		// Queries by tags are refused until it can be read.
 		l.logger.Error("the record of redactions cannot be read", logkey.Error, err)
 	}

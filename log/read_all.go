@@ -31,7 +31,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 }
 
 func (rd *Reader) readLog(v view, a *arena, r *event.AllRead, page *event.AllPage) error {
-	end, s := page.LogEnd, rd.newSeeker(v, page, r)
+	end, s := page.LogEnd, rd.choosing.newSeeker(rd.state, v, page, r)
 	for {
 		if len(page.Events) == r.Count || r.MaxScan > 0 && page.Looked == r.MaxScan {
 			page.More = true

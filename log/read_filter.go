@@ -49,7 +49,8 @@ type found struct {
 // seeker goes over the items of the log that a page may show, in one direction: over all, or from
 // one that the index of postings names to the next. The page shows the same.
 type seeker struct {
-	rd       *Reader
+	*state
+	choosing *choosing
 	names    *event.FilterNames // nil: over all
 	found    *found
 	backward bool
@@ -66,18 +67,18 @@ type seeker struct {
 	scratch []byte
 }
 
-func (rd *Reader) newSeeker(v view, page *event.AllPage, r *event.AllRead) *seeker {
-	s := &seeker{rd: rd, names: r.Names, backward: r.Backward, end: page.LogEnd, at: page.From, cu: cursor{v: v}}
+func (c *choosing) newSeeker(st *state, v view, page *event.AllPage, r *event.AllRead) *seeker {
+	s := &seeker{state: st, choosing: c, names: r.Names, backward: r.Backward, end: page.LogEnd, at: page.From, cu: cursor{v: v}}
 	if s.names != nil {
-		most := 8 * rd.choosing.first
+		most := 8 * c.first
 		if r.MaxScan > 0 {
 			most = min(most, r.MaxScan/8)
 		}
-		s.first = max(1, min(max(rd.choosing.first, 8*r.Count), most))
-		generation, _ := rd.postings.Now()
+		s.first = max(1, min(max(c.first, 8*r.Count), most))
+		generation, _ := st.postings.Now()
 		var ok bool
-		if s.found, ok = s.names.Kept.(*found); !ok || s.found.index != rd.postings || s.found.generation != generation {
-			s.found = &found{index: rd.postings}
+		if s.found, ok = s.names.Kept.(*found); !ok || s.found.index != st.postings || s.found.generation != generation {
+			s.found = &found{index: st.postings}
 			s.names.Kept = s.found
 		}
 	}
@@ -169,21 +170,21 @@ func (s *seeker) decide() bool {
 		left, isDecided = s.at, f.from < s.at && s.at <= f.to
 	}
 	if !isDecided {
-		if left < s.rd.choosing.few {
+		if left < s.choosing.few {
 			s.names = nil
 			return false
 		}
 		f.byIndex = s.choose()
 	}
 	if f.byIndex && s.walk == nil {
-		s.walk = s.rd.postings.Walk(s.end, [][][]uint64{{f.hashes}}, postings.WalkOptions{Backward: s.backward, Most: math.MaxInt})
+		s.walk = s.postings.Walk(s.end, [][][]uint64{{f.hashes}}, postings.WalkOptions{Backward: s.backward, Most: math.MaxInt})
 		if s.walk == nil {
 			s.names = nil // The index is being built.
 			return false
 		}
 		if !s.leapt {
 			s.leapt = true
-			s.rd.metrics.filtered.Inc()
+			s.metrics.filtered.Inc()
 		}
 	}
 	return f.byIndex
@@ -191,19 +192,19 @@ func (s *seeker) decide() bool {
 
 // choose decides for the part of the log that comes next.
 func (s *seeker) choose() (byIndex bool) {
-	f, c := s.found, &s.rd.choosing
+	f, c := s.found, s.choosing
 	if f.from, f.to = s.at, min(s.at+c.part, s.end); s.backward {
 		f.from, f.to = max(0, s.at-c.part), s.at
 	}
-	if !s.rd.postings.Covers(s.end) {
+	if !s.postings.Covers(s.end) {
 		return false
 	}
 	if f.upTo < f.to && (s.backward || f.upTo <= s.at) {
-		f.generation, f.upTo = s.rd.postings.Now()
+		f.generation, f.upTo = s.postings.Now()
 		var ok bool
 		f.hashes, ok = s.look()
 		// Names that went away meanwhile may be lacking.
-		if generation, _ := s.rd.postings.Now(); !ok || generation != f.generation {
+		if generation, _ := s.postings.Now(); !ok || generation != f.generation {
 			f.upTo = 0 // For this part of the log alone: it may have been bad luck.
 		}
 		s.walk = nil
@@ -212,10 +213,10 @@ func (s *seeker) choose() (byIndex bool) {
 		return false
 	}
 	f.to = min(f.to, f.upTo)
-	records := s.cu.v.recordsIn(f.from, f.to, s.rd.postings.Events())
+	records := s.cu.v.recordsIn(f.from, f.to, s.postings.Events())
 	named := int64(listCost * len(f.hashes))
 	for _, hash := range f.hashes {
-		n, err := s.rd.postings.Count(hash, f.from, f.to-1)
+		n, err := s.postings.Count(hash, f.from, f.to-1)
 		if named += n; err != nil || !c.pays(named, records) {
 			return false
 		}
@@ -244,7 +245,7 @@ func (s *seeker) look() (hashes []uint64, ok bool) {
 // It is not ok if it may lack one.
 func (s *seeker) matching(to []uint64, kind label.Kind, prefixes []string, match func(string) (bool, error)) (_ []uint64, ok bool) {
 	begun := time.Now()
-	names, ok := s.rd.postings.Find(kind, prefixes)
+	names, ok := s.postings.Find(kind, prefixes)
 	for _, name := range names {
 		isChosen, err := match(name)
 		if isChosen {

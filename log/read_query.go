@@ -148,7 +148,7 @@ func (q *querying) asked(position int64) (chunkfile.Item, error) {
 		q.byLabels = !q.r.Query.Matches(&facts)
 	}
 	if q.byLabels {
-		withdrawn, err := q.rd.withdrawn.all(q.rd)
+		withdrawn, err := q.rd.withdrawn.all()
 		if err != nil {
 			return nil, err
 		}

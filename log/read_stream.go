@@ -14,10 +14,10 @@ import (
 // Reader reads streams, events and the whole log as their metadata lets them be seen, and waits for
 // more.
 type Reader struct {
-	*state
-	streams *streamCache // facts of streams
-	ids     *recentIDs   // of the newest events
-	notify  notifier
+	lookup
+	streamFacts
+	eventIDs
+	notify notifier
 
 	withdrawn withdrawn
 	choosing  choosing

@@ -12,13 +12,13 @@ import (
 // LastBelow returns the number of the last ordinary event of a stream that lies
 // below a position, deleted or not, hidden or not; -1 when there is none. Its cost does
 // not depend on how many events the stream has.
-func (rd *Reader) LastBelow(stream string, position int64) (number int64, err error) {
+func (lk lookup) LastBelow(stream string, position int64) (number int64, err error) {
 	hash := chunkfile.HashStream(stream)
-	if !rd.index.MayExist(hash) {
+	if !lk.index.MayExist(hash) {
 		return -1, nil
 	}
-	err = rd.read(func(v view) error {
-		s := numberSearch{rd: rd, v: v, stream: stream, hash: hash, position: position}
+	err = lk.read(func(v view) error {
+		s := numberSearch{lookup: lk, v: v, stream: stream, hash: hash, position: position}
 		number, err = s.search()
 		return err
 	})
@@ -33,7 +33,7 @@ func (rd *Reader) LastBelow(stream string, position int64) (number int64, err er
 // the same hash, or to a removed record whose stream is not known any more: such an entry only
 // steers the search.
 type numberSearch struct {
-	rd       *Reader
+	lookup
 	v        view
 	stream   string
 	hash     uint64
@@ -55,16 +55,16 @@ const (
 
 // probe looks at the highest entry numbered from..to.
 func (s *numberSearch) probe(from, to int64) (side, int64, error) {
-	descend := s.rd.index.Descend
+	descend := s.index.Descend
 	if s.certain {
-		descend = s.rd.index.DescendCertain
+		descend = s.index.DescendCertain
 	}
 	found, err := descend(s.found[:0], s.hash, to, from, 1)
 	if err != nil || len(found) == 0 {
 		return probeNothing, 0, err
 	}
 	e := found[0]
-	it, err := s.rd.confirm(s.v, e, s.stream, &s.scratch)
+	it, err := s.confirm(s.v, e, s.stream, &s.scratch)
 	switch {
 	case err != nil:
 		return 0, 0, err
@@ -119,14 +119,14 @@ func (s *numberSearch) search() (int64, error) {
 
 // walk looks at every entry from a number downward that lies below the position.
 func (s *numberSearch) walk(from int64) (int64, error) {
-	for e, err := range s.rd.index.Down(s.hash, from, 0) {
+	for e, err := range s.index.Down(s.hash, from, 0) {
 		if err != nil {
 			return 0, err
 		}
 		if e.Position >= s.position {
 			continue
 		}
-		if it, err := s.rd.confirm(s.v, e, s.stream, &s.scratch); it != nil || err != nil {
+		if it, err := s.confirm(s.v, e, s.stream, &s.scratch); it != nil || err != nil {
 			return e.Number, err
 		}
 	}
@@ -136,8 +136,8 @@ func (s *numberSearch) walk(from int64) (int64, error) {
 // PositionAt returns the position of the first record whose time, in nanoseconds since 1970, is not
 // before the one given; the end of the log when there is none. Times never fall along the log, so
 // it halves the chunks and walks the one where the time lies.
-func (rd *Reader) PositionAt(time int64) (position int64, err error) {
-	err = rd.read(func(v view) error {
+func (s *state) PositionAt(time int64) (position int64, err error) {
+	err = s.read(func(v view) error {
 		// The record lies in one of the chunks from first to below limit.
 		first, limit := 0, len(v.set.byNumber)
 		for first+1 < limit {

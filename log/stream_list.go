@@ -31,7 +31,7 @@ func (l *streamList) Next(at int64, backward bool) (int64, postings.Found, error
 			}
 			l.passed = false
 			if !l.sure {
-				it, err := l.search.rd.confirm(l.search.v, e, l.search.stream, &l.search.scratch)
+				it, err := l.search.confirm(l.search.v, e, l.search.stream, &l.search.scratch)
 				if err != nil {
 					return 0, postings.None, err
 				}
@@ -42,7 +42,7 @@ func (l *streamList) Next(at int64, backward bool) (int64, postings.Found, error
 			}
 		}
 		if l.whole {
-			return 0, postings.None, l.search.rd.index.Damage()
+			return 0, postings.None, l.search.index.Damage()
 		}
 		if !l.pages.Begun() || l.passed {
 			if err := l.seek(at, backward); err != nil {
@@ -99,19 +99,19 @@ type queryWalk struct {
 
 // walk begins one. Events of streams that the query names are found by the index of streams, unless
 // that is known to be damaged. It is nil unless all of the log before an end is posted.
-func (rd *Reader) walk(v view, end int64, q *event.Query, o postings.WalkOptions) *queryWalk {
-	w := &queryWalk{findsStreams: rd.index.Damage() == nil}
+func (lk lookup) walk(v view, end int64, q *event.Query, o postings.WalkOptions) *queryWalk {
+	w := &queryWalk{findsStreams: lk.index.Damage() == nil}
 	if w.findsStreams {
 		o.Lists = make([][]postings.List, len(q.Items))
 		for i := range q.Items {
 			for _, stream := range q.Items[i].Streams {
-				search := numberSearch{rd: rd, v: v, stream: stream, hash: chunkfile.HashStream(stream), certain: o.Certain}
-				l := &streamList{search: search, pages: index.Pages{Index: rd.index, Hash: search.hash, Certain: o.Certain}, item: i}
+				search := numberSearch{lookup: lk, v: v, stream: stream, hash: chunkfile.HashStream(stream), certain: o.Certain}
+				l := &streamList{search: search, pages: index.Pages{Index: lk.index, Hash: search.hash, Certain: o.Certain}, item: i}
 				o.Lists[i], w.streams = append(o.Lists[i], l), append(w.streams, l)
 			}
 		}
 	}
-	if w.Walk = rd.postings.Walk(end, label.Alternatives(q, w.findsStreams), o); w.Walk == nil {
+	if w.Walk = lk.postings.Walk(end, label.Alternatives(q, w.findsStreams), o); w.Walk == nil {
 		return nil
 	}
 	return w

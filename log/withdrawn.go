@@ -16,8 +16,10 @@ import (
 
 // withdrawn knows the events that the log says are no longer found by their tags and correlation
 // ids, since their metadata is redacted. The bytes on this node do not matter: they may be blank,
-// or not yet, or never be.
+// or not yet, or never be. As long as the log could not be read to its end at the start, the answer
+// is an error: an event that is missing here would be found.
 type withdrawn struct {
+	lookup
 	found  atomic.Pointer[withdrawnSet] // nil: none
 	isRead atomic.Bool                  // what was in the log at the start is there
 	mu     sync.Mutex                   // held while found is replaced
@@ -53,9 +55,9 @@ func (w *withdrawn) add(more []label.Withdrawn) {
 }
 
 // all are the events. What cannot be read is tried again with each call.
-func (w *withdrawn) all(rd *Reader) (withdrawnSet, error) {
+func (w *withdrawn) all() (withdrawnSet, error) {
 	if !w.isRead.Load() {
-		if err := rd.read(func(v view) error { return w.read(rd, v) }); err != nil {
+		if err := w.state.read(w.read); err != nil {
 			return nil, fmt.Errorf("read which events were redacted: %w", err)
 		}
 		w.isRead.Store(true)
@@ -68,7 +70,7 @@ func (w *withdrawn) all(rd *Reader) (withdrawnSet, error) {
 
 // HasWithdrawn reports whether the log says of some events that their metadata is redacted.
 func (rd *Reader) HasWithdrawn(events []label.Withdrawn) (bool, error) {
-	all, err := rd.withdrawn.all(rd)
+	all, err := rd.withdrawn.all()
 	return !slices.ContainsFunc(events, func(e label.Withdrawn) bool { return !all.has(e) }), err
 }
 
@@ -81,18 +83,18 @@ func (rd *Reader) WaitWithdrawn(ctx context.Context, events []label.Withdrawn) e
 }
 
 // read reads them from the log, whatever metadata hide.
-func (w *withdrawn) read(rd *Reader, v view) error {
+func (w *withdrawn) read(v view) error {
 	hash := chunkfile.HashStream(event.RedactionsStream)
-	if !rd.index.MayExist(hash) {
-		return rd.index.Damage()
+	if !w.index.MayExist(hash) {
+		return w.index.Damage()
 	}
 	var scratch []byte
 	var all []label.Withdrawn
-	for e, err := range rd.index.Down(hash, event.TombstoneNumber, 0) {
+	for e, err := range w.index.Down(hash, event.TombstoneNumber, 0) {
 		if err != nil {
 			return err
 		}
-		it, err := rd.confirm(v, e, event.RedactionsStream, &scratch)
+		it, err := w.confirm(v, e, event.RedactionsStream, &scratch)
 		if err != nil {
 			return err
 		}
@@ -101,5 +103,5 @@ func (w *withdrawn) read(rd *Reader, v view) error {
 		}
 	}
 	w.add(all)
-	return rd.index.Damage()
+	return w.index.Damage()
 }

@@ -13,9 +13,58 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
+// eventIDs tells under which numbers the newest events of the log were written. An answer of the
+// memory counts only if the log, where it can still be read, says the same. Where the memory lacks
+// ids of a damaged log the answer is an error, and never that an event is new.
+type eventIDs struct {
+	lookup
+	ids *recentIDs
+}
+
+// FindID returns the number under which an event id was last written to a
+// stream, if that is among the newest events of the log.
+func (k *eventIDs) FindID(stream string, id event.ID) (int64, bool, error) {
+	number, ok, err := k.ids.find(id, chunkfile.HashStream(stream))
+	if err != nil || !ok {
+		return 0, false, errors.Join(err, k.Failed())
+	}
+	// The memory knows streams by their hash. Where the record is still there, it confirms the
+	// name.
+	found, known, err := k.idAt(stream, number)
+	// Two streams with one hash and the same event: that is less likely than any damage.
+	if event.IsCorruption(err) {
+		return number, true, nil
+	}
+	if err != nil || known && found != id {
+		return 0, false, err
+	}
+	return number, true, nil
+}
+
+// HasID reports whether the event with a number has an id, whether or not reads of the
+// stream show it. Of an event that was removed it is known as long as that is
+// among the newest events of the log.
+func (k *eventIDs) HasID(stream string, number int64, id event.ID) (bool, error) {
+	found, there, damage := k.idAt(stream, number)
+	if there || damage != nil && !event.IsCorruption(damage) {
+		return found == id, damage
+	}
+	has, err := k.ids.has(id, chunkfile.HashStream(stream), number)
+	switch {
+	case has:
+		return true, nil
+	case damage != nil:
+		// It may have had the id before the memory begins, or the memory could not be filled.
+		return false, damage
+	case err != nil:
+		return false, errors.Join(err, k.Failed())
+	}
+	return false, nil
+}
+
 // loadRecentIDs fills the memory of event ids with the newest of the log.
-func (rd *Reader) loadRecentIDs(ctx context.Context) {
-	ids, unread, err := rd.newestIDs(ctx)
+func (k *eventIDs) loadRecentIDs(ctx context.Context) {
+	ids, unread, err := k.newestIDs(ctx)
 	switch {
 	case errors.Is(err, context.Canceled):
 		err = event.ErrClosed
@@ -23,30 +72,30 @@ func (rd *Reader) loadRecentIDs(ctx context.Context) {
 		// Reads keep working, but a retried write might be taken for a new one: FindID returns this
 		// error.
 		err = fmt.Errorf("load recent event ids: %w", err)
-		rd.logger.Error("retried writes cannot be recognised", logkey.Error, err)
-		rd.opts.OnDamage(err)
+		k.logger.Error("retried writes cannot be recognised", logkey.Error, err)
+		k.opts.OnDamage(err)
 	case unread.any() != nil:
-		rd.logger.Error("retried writes cannot all be recognised", logkey.Error, unread.any())
+		k.logger.Error("retried writes cannot all be recognised", logkey.Error, unread.any())
 	}
-	rd.ids.load(ids, unread, err)
+	k.ids.load(ids, unread, err)
 }
 
 // newestIDs returns the newest ids, newest first. Of what is damaged it finds by the index which
 // streams are concerned.
-func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread *unreadIDs, err error) {
-	v, err := rd.view()
+func (k *eventIDs) newestIDs(ctx context.Context) (ids []recentID, unread *unreadIDs, err error) {
+	v, err := k.view()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer v.release()
-	defer rd.met(&err)
+	defer k.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 	// As many as there can be: growing the list would leave several large ones to the collector.
-	ids = make([]recentID, 0, v.eventsAtMost(rd.opts.RecentIDs))
+	ids = make([]recentID, 0, v.eventsAtMost(k.opts.RecentIDs))
 	upper := v.tail.End // What lies before it was not looked at.
 	cu := cursor{v: v}
 	err = cu.seekBackward(upper)
-	for n := 0; len(ids) < rd.opts.RecentIDs; n++ {
+	for n := 0; len(ids) < k.opts.RecentIDs; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
@@ -58,7 +107,7 @@ func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread *unread
 		switch {
 		case event.IsCorruption(err) && upper > 0:
 			c := v.set.at(upper - 1)
-			if ids, unread, err = rd.idsAround(ctx, v, c, upper, ids, unread); err != nil {
+			if ids, unread, err = k.idsAround(ctx, v, c, upper, ids, unread); err != nil {
 				return nil, nil, err
 			}
 			upper = c.Start()
@@ -84,7 +133,7 @@ func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread *unread
 // idsAround adds the ids of what is whole in a damaged chunk before a position. The index names the
 // events that are not. It does not know those that were removed: where one of them is damaged no
 // stream is certain.
-func (rd *Reader) idsAround(ctx context.Context, v view, c *chunkfile.Chunk, before int64, ids []recentID, unread *unreadIDs) ([]recentID, *unreadIDs, error) {
+func (k *eventIDs) idsAround(ctx context.Context, v view, c *chunkfile.Chunk, before int64, ids []recentID, unread *unreadIDs) ([]recentID, *unreadIDs, error) {
 	if unread == nil {
 		unread = &unreadIDs{streams: map[uint64]error{}}
 	}
@@ -94,13 +143,13 @@ func (rd *Reader) idsAround(ctx context.Context, v view, c *chunkfile.Chunk, bef
 	}
 	oldest := int64(0) // position that matters
 	for _, w := range slices.Backward(whole) {
-		if len(ids) == rd.opts.RecentIDs {
+		if len(ids) == k.opts.RecentIDs {
 			oldest = w.position
 			break
 		}
 		ids = append(ids, w.recentID)
 	}
-	entries, err := index.Between(rd.index, max(c.Start(), oldest), before)
+	entries, err := index.Between(k.index, max(c.Start(), oldest), before)
 	if err != nil {
 		return nil, nil, err
 	}
