@@ -74,7 +74,7 @@ func (x *Index) makeDurable(mem *memTable) error {
 	defer x.commitMu.Unlock()
 	err := x.commit(change{add: t, mem: mem})
 	if err == nil {
-		err = x.saveExistence(written)
+		err = x.existence.save(&x.opt, written, x.Checkpoint())
 	}
 	if err == nil {
 		x.metrics.flushed.Add(uint64(entries))
@@ -188,9 +188,9 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
 	err = x.commit(change{add: t, drop: inputs})
-	if err == nil && x.unsaved > 0 {
+	if err == nil && x.existence.unsaved > 0 {
 		// Or a start would read all of the new table, to bring an older filter up to date.
-		err = x.saveExistence(t.bytes)
+		err = x.existence.save(&x.opt, t.bytes, x.Checkpoint())
 	}
 	if err == nil {
 		x.metrics.mergeRead.Add(uint64(read))
@@ -232,7 +232,7 @@ func writeMerged(ctx context.Context, x *Index, inputs []*table, level int) (t *
 // Merge merges all tables into one. It waits for a running merge. When ctx ends first, everything
 // stays as it was.
 func (x *Index) Merge(ctx context.Context) error {
-	ctx, end, err := x.begin(ctx)
+	ctx, end, err := x.work(ctx)
 	if err != nil {
 		return err
 	}
@@ -260,24 +260,6 @@ func (x *Index) Merge(ctx context.Context) error {
 		x.tableFailed(err)
 	}
 	return err
-}
-
-// begin registers work that a caller asked for: Close waits until end is called. The context
-// returned ends with the given one, and when the index is closed or fails.
-func (x *Index) begin(ctx context.Context) (_ context.Context, end func(), err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if err := x.usable(); err != nil {
-		return nil, nil, err
-	}
-	x.wg.Add(1)
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(x.ctx, func() { cancel(context.Cause(x.ctx)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-		x.wg.Done()
-	}, nil
 }
 
 // take takes the token of a turn.

@@ -46,8 +46,8 @@ func (t *table) shares() (s Shares) {
 }
 
 // Shares counts all entries of an index of packed tables, without reading one.
-func (x *Index) Shares() (sum Shares) {
-	x.read(func(s *state) {
+func (r *reading) Shares() (sum Shares) {
+	r.read(func(s *state) {
 		for _, m := range s.mems {
 			var of Shares
 			for i := range of {
@@ -66,8 +66,8 @@ func (x *Index) Shares() (sum Shares) {
 // Count counts the entries of a hash numbered from..to (both included), however many there are. It
 // costs two searches of each table that may have such. In memory it counts all where their numbers
 // do not rise.
-func (x *Index) Count(hash uint64, from, to int64) (n int64, err error) {
-	s := x.acquire()
+func (r *reading) Count(hash uint64, from, to int64) (n int64, err error) {
+	s := r.acquire()
 	if s == nil {
 		return 0, event.ErrClosed
 	}

@@ -93,7 +93,7 @@ func TestLargeExistenceFilterIsSavedSeldom(t *testing.T) {
 	check.Must(t, err)
 	big := &existenceFilter{max: 64 << 20}
 	big.layers.Store(&[]*existenceLayer{newExistenceLayer(existenceSmall + bloomBlock)})
-	x.existence.Store(big)
+	x.existence.filter.Store(big)
 	for i := range int64(5) {
 		check.Must(t, x.Add([]Entry{{Hash: uint64(i) << 40, Position: i}}, i+1, event.Chain{}))
 		check.Must(t, x.Flush())
@@ -101,7 +101,7 @@ func TestLargeExistenceFilterIsSavedSeldom(t *testing.T) {
 	check.MustEqual(t, saves, 1, "saved ... times")
 	// A merge counts as well: what it makes has all that the file lacks.
 	x.commitMu.Lock()
-	x.unsaved = existenceSmall
+	x.existence.unsaved = existenceSmall
 	x.commitMu.Unlock()
 	check.Must(t, x.Merge(t.Context()))
 	check.MustEqual(t, saves, 2, "saved ... times after a merge")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,13 +19,11 @@ var ErrReadOnly = errors.New("index is read-only")
 // Index is an open index. One goroutine adds; Flush, Merge and Scavenge may
 // be called from others; any number of goroutines read.
 type Index struct {
-	opt      Options
-	metrics  *metrics
-	readOnly bool
+	opt Options
 	damage
+	reading
+	lifecycle
 
-	current    atomic.Pointer[state]           // nil once closed
-	existence  atomic.Pointer[existenceFilter] // nil: none
 	checkpoint atomic.Int64
 
 	addMu        sync.Mutex  // held by Add, and by Flush while it freezes
@@ -38,30 +35,16 @@ type Index struct {
 	// existence filter. It is held across input and output.
 	commitMu sync.Mutex
 	chain    event.Chain // of the log at the checkpoint; guarded by commitMu
-	// bytes of tables written since the existence filter was; guarded by commitMu
-	unsaved int64
-	// the existence filter has no file that could be brought up to date; guarded by commitMu
-	filterDue bool
 
-	filterSaves atomic.Int64 // of the existence filter: each replaces its file
-
-	// mu guards replacing the current state and the fields below. No input, output or callback runs
-	// under it.
-	mu      sync.Mutex
-	changed *sync.Cond // a frozen table came or went, or the index failed or was closed
-	frozen  uint64     // freezes so far
-	flushed uint64     // the newest freeze whose entries are durable
-	failed  error      // what made the index unusable
-	closed  bool
+	// Guarded by mu, as is replacing the current state.
+	frozen  uint64 // freezes so far
+	flushed uint64 // the newest freeze whose entries are durable
 
 	mergeTurn    chan struct{} // holds one token; who took it may merge or scavenge
 	scavengeTurn chan struct{} // holds one token; taken before mergeTurn, for a whole Scavenge
 	scavenge     *scavenge     // the newest one, nil: none yet; guarded by mergeTurn
 	mergeWork    chan struct{} // tells the merger that tables came
 
-	ctx    context.Context // ends when the index is closed or has failed
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // background goroutines, and merges and scavenges that were asked for
 	closer sync.Once
 }
 
@@ -74,19 +57,6 @@ func (x *Index) Reached() (int64, event.Chain) {
 	x.addMu.Lock()
 	defer x.addMu.Unlock()
 	return x.reached, x.reachedChain
-}
-
-// usable returns why the index cannot be changed any more. mu must be held.
-func (x *Index) usable() error {
-	switch {
-	case x.readOnly:
-		return ErrReadOnly
-	case x.failed != nil:
-		return x.failed
-	case x.closed:
-		return event.ErrClosed
-	}
-	return nil
 }
 
 // Add makes the entries of the log up to the position upTo, where its chain is the one given,
@@ -117,11 +87,7 @@ func (x *Index) Add(batch []Entry, upTo int64, chain event.Chain) error {
 	}
 	defer s.release()
 	mem := s.mems[0]
-	filter := x.existence.Load()
-	announce := func(uint64) {}
-	if filter != nil {
-		announce = filter.add
-	}
+	announce := x.existence.announce()
 	for i := range batch {
 		mem.add(batch[i], announce)
 	}
@@ -222,12 +188,7 @@ func (s *state) forgetFrozen(queue *stats.Queue) {
 // Entries not flushed are forgotten: the log has them. The last reader of a table closes it.
 func (x *Index) Close() error {
 	x.closer.Do(func() {
-		x.mu.Lock()
-		x.closed = true
-		x.changed.Broadcast()
-		x.mu.Unlock()
-		x.cancel(event.ErrClosed)
-		x.wg.Wait()
+		x.lifecycle.close()
 		x.mu.Lock()
 		s := x.current.Swap(nil)
 		if s != nil {
@@ -239,21 +200,6 @@ func (x *Index) Close() error {
 		}
 	})
 	return nil
-}
-
-// fail makes the index unusable and tells the owner, once.
-func (x *Index) fail(err error) {
-	x.mu.Lock()
-	first := x.failed == nil && !x.closed
-	if first {
-		x.failed = err
-		x.changed.Broadcast()
-	}
-	x.mu.Unlock()
-	if first {
-		x.cancel(err)
-		x.opt.OnFatal(err)
-	}
 }
 
 // tableFailed takes note of an error of tables. The index keeps working with a damaged table.
@@ -320,23 +266,6 @@ func (x *Index) commit(c change) error {
 	return nil
 }
 
-// saveExistence writes the existence filter after so many bytes of tables were. commitMu must be
-// held.
-func (x *Index) saveExistence(written int64) error {
-	f := x.existence.Load()
-	if f == nil {
-		return nil
-	}
-	x.unsaved += written
-	size := f.bytes()
-	if size > existenceSmall && x.unsaved < size && !x.filterDue {
-		return nil
-	}
-	x.unsaved, x.filterDue = 0, false
-	x.filterSaves.Add(1)
-	return f.save(x.opt.FS, filepath.Join(x.opt.Dir, existenceFolder), x.checkpoint.Load())
-}
-
 // state is what readers see: an immutable list of sources. Index holds one
 // reference to the current state, every reader one while it reads.
 type state struct {
@@ -363,25 +292,6 @@ func (s *state) release() {
 		t.release()
 	}
 }
-
-// acquire returns the current state with a reference, or nil when the index is closed.
-func (x *Index) acquire() *state {
-	for {
-		s := x.current.Load()
-		if s == nil {
-			return nil
-		}
-		// A count of 0 means that the state was replaced since; the new one is there already.
-		if n := s.refs.Load(); n > 0 && s.refs.CompareAndSwap(n, n+1) {
-			return s
-		}
-	}
-}
-
-// install makes a state the current one. Index.mu must be held. The caller
-// releases the state returned after it has let go of mu: that may close and
-// remove files.
-func (x *Index) install(s *state) *state { return x.current.Swap(s) }
 
 // discard removes a table that no state lists.
 func (t *table) discard() {

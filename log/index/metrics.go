@@ -105,10 +105,10 @@ func named(index, metric, released string) string {
 const levelsShown = 8
 
 // watch registers the metrics that are computed when they are read.
-func (x *Index) watch(r *stats.Registry) {
+func (rd *reading) watch(name string, r *stats.Registry) {
 	label := func(name, value string) stats.Label { return stats.Label{Name: name, Value: value} }
 	count := func(n *atomic.Uint64) func() float64 { return func() float64 { return float64(n.Load()) } }
-	m, prefix := x.metrics, "annals_"+x.opt.Name+"_"
+	m, prefix := rd.metrics, "annals_"+name+"_"
 	const lookedUpHelp = "Lookups, by where the entries were: in memory alone, in tables as well, or nowhere."
 	lookedUp := prefix + "lookups_total"
 	for where, name := range map[answered]string{nowhere: "nowhere", inMemory: "memory", inTables: "tables"} {
@@ -121,17 +121,17 @@ func (x *Index) watch(r *stats.Registry) {
 	r.CounterFunc(prefix+"existence_filter_spared_total", "Lookups avoided because the stream-existence filter knew that there is no entry.", count(&m.spared))
 
 	r.GaugeFunc(prefix+"memory_entries", "Entries in memory that are in no table yet.", func() (n float64) {
-		x.read(func(s *state) {
+		rd.read(func(s *state) {
 			for _, mem := range s.mems {
 				n += float64(mem.shown.Load())
 			}
 		})
 		return n
 	})
-	r.GaugeFunc(prefix+"memory_bytes", "Memory of the entries that are in no table yet.", func() float64 { return float64(x.MemoryBytes()) })
+	r.GaugeFunc(prefix+"memory_bytes", "Memory of the entries that are in no table yet.", func() float64 { return float64(rd.MemoryBytes()) })
 	overTables := func(f func(*table) int64) func() float64 {
 		return func() (n float64) {
-			x.read(func(s *state) {
+			rd.read(func(s *state) {
 				for _, t := range s.tables {
 					n += float64(f(t))
 				}
@@ -140,7 +140,7 @@ func (x *Index) watch(r *stats.Registry) {
 		}
 	}
 	r.GaugeFunc(prefix+"table_entries", "Entries in tables.", overTables(func(t *table) int64 { return t.count }))
-	r.GaugeFunc(named(x.opt.Name, "bytes", "table_bytes"), "Size of the tables, without their filters.", overTables(func(t *table) int64 { return t.bytes }))
+	r.GaugeFunc(named(name, "bytes", "table_bytes"), "Size of the tables, without their filters.", overTables(func(t *table) int64 { return t.bytes }))
 	for level := range levelsShown {
 		name := fmt.Sprint(level)
 		if level == levelsShown-1 {
@@ -159,24 +159,24 @@ func (x *Index) watch(r *stats.Registry) {
 		r.GaugeFunc(bytes, bytesHelp, f, label("cache", cache), label("kind", kind))
 	}
 	existence := "stream-existence-filter"
-	if x.opt.Name != DefaultName {
-		existence = x.opt.Name + "-existence-filter"
+	if name != DefaultName {
+		existence = name + "-existence-filter"
 	}
-	resource(x.opt.Name+"-bloom-filters", "size", overTables(func(t *table) int64 {
+	resource(name+"-bloom-filters", "size", overTables(func(t *table) int64 {
 		if t.filter == nil {
 			return 0
 		}
 		return int64(len(t.filter.data))
 	}))
-	resource(x.opt.Name+"-samples", "size", overTables((*table).listBytes))
+	resource(name+"-samples", "size", overTables((*table).listBytes))
 	resource(existence, "size", func() float64 {
-		if f := x.existence.Load(); f != nil {
+		if f := rd.existence.filter.Load(); f != nil {
 			return float64(f.bytes())
 		}
 		return 0
 	})
 	resource(existence, "capacity", func() float64 {
-		if f := x.existence.Load(); f != nil {
+		if f := rd.existence.filter.Load(); f != nil {
 			return float64(f.max)
 		}
 		return 0
@@ -184,21 +184,13 @@ func (x *Index) watch(r *stats.Registry) {
 }
 
 // MemoryBytes is the memory of the entries that are in no table yet.
-func (x *Index) MemoryBytes() (n int64) {
-	x.read(func(s *state) {
+func (r *reading) MemoryBytes() (n int64) {
+	r.read(func(s *state) {
 		for _, mem := range s.mems {
 			n += mem.bytes()
 		}
 	})
 	return n
-}
-
-// read calls look with the current state, if the index is open.
-func (x *Index) read(look func(*state)) {
-	if s := x.acquire(); s != nil {
-		look(s)
-		s.release()
-	}
 }
 
 // Merging reports whether tables are being merged.

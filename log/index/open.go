@@ -1,13 +1,11 @@
 package index
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -29,8 +27,8 @@ func Open(opt Options) (*Index, error) {
 	o := x.opening()
 	m, tables, err := o.openSet()
 	if err == nil {
-		if err = x.openExistence(m.checkpoint, tables); err != nil { // It may have read tables.
-			releaseAll(tables)
+		if err = x.existence.open(&x.opt, m.checkpoint, tables); err != nil {
+			releaseAll(tables) // A table that it read may be damaged.
 		}
 	}
 	if err != nil {
@@ -45,10 +43,11 @@ func Open(opt Options) (*Index, error) {
 			return nil, fmt.Errorf("remove damaged index: %w", err)
 		}
 		m, tables = &indexMap{}, nil
-		if err := x.openExistence(m.checkpoint, tables); err != nil {
+		if err := x.existence.open(&x.opt, m.checkpoint, tables); err != nil {
 			return nil, fmt.Errorf("open index: %w", err)
 		}
 	}
+	x.checkpoint.Store(m.checkpoint)
 	x.reached, x.reachedChain, x.chain = m.checkpoint, m.chain, m.chain
 	x.current.Store(newState([]*memTable{newMemTable()}, tables))
 	releaseAll(tables) // The state has its own references.
@@ -58,7 +57,7 @@ func Open(opt Options) (*Index, error) {
 	x.mergeTurn <- struct{}{}
 	x.scavengeTurn <- struct{}{}
 	x.mergeWork <- struct{}{} // An earlier run may have left a full level.
-	x.watch(opt.Stats)
+	x.watch(opt.Name, opt.Stats)
 	x.wg.Add(3)
 	go x.flusher()
 	go x.merger()
@@ -68,12 +67,12 @@ func Open(opt Options) (*Index, error) {
 
 func newIndex(opt Options) *Index {
 	x := &Index{
-		opt: opt, filterDue: true, metrics: newMetrics(opt.Stats, opt.Name),
+		opt:       opt,
+		reading:   reading{metrics: newMetrics(opt.Stats, opt.Name), existence: existence{isDue: true}},
 		mergeTurn: make(chan struct{}, 1), scavengeTurn: make(chan struct{}, 1),
 		mergeWork: make(chan struct{}, 1), damage: damage{fsys: opt.FS, logger: opt.Logger, told: opt.OnDamage},
 	}
-	x.changed = sync.NewCond(&x.mu)
-	x.ctx, x.cancel = context.WithCancelCause(context.Background())
+	x.lifecycle.begin(opt.OnFatal)
 	return x
 }
 
@@ -240,39 +239,4 @@ func removeSet(fsys vfs.FS, dir string) error {
 		}
 	}
 	return fsys.SyncDir(folder)
-}
-
-// openExistence loads the existence filter and brings an older one up to date from the tables that
-// are not wholly below its checkpoint. A filter that is damaged or of another index is rebuilt from
-// all tables, and saved.
-func (x *Index) openExistence(checkpoint int64, tables []*table) error {
-	x.checkpoint.Store(checkpoint)
-	if x.opt.ExistenceFilterMax < 0 {
-		return nil
-	}
-	folder := filepath.Join(x.opt.Dir, existenceFolder)
-	f, covered, err := loadExistence(x.opt.FS, folder, x.opt.ExistenceFilterMax)
-	if err == nil && covered > checkpoint {
-		err = fmt.Errorf("its checkpoint %d is above that of the index, %d", covered, checkpoint)
-	}
-	anew := err != nil
-	if anew {
-		f, covered = newExistenceFilter(x.opt.ExistenceFilterMax), 0
-	}
-	for _, t := range tables {
-		if t.maxPos < covered {
-			continue
-		}
-		if err := t.eachHash(context.Background(), f.add); err != nil {
-			return err
-		}
-	}
-	x.existence.Store(f)
-	x.filterDue = anew
-	if !anew || errors.Is(err, fs.ErrNotExist) && len(tables) == 0 {
-		return nil
-	}
-	x.opt.Logger.Warn("stream-existence filter was rebuilt", logkey.Reason, err)
-	f.dirty.Store(true)
-	return x.saveExistence(0)
 }

@@ -92,7 +92,7 @@ func (x *Index) Pin() (_ *Pin, err error) {
 // addExistence pins the filter as it was saved last. Where there is none a start makes it from the
 // tables.
 func (p *Pin) addExistence(x *Index) error {
-	if x.existence.Load() == nil {
+	if x.existence.filter.Load() == nil {
 		return nil
 	}
 	chk, err := vfs.ReadFile(x.opt.FS, filepath.Join(x.opt.Dir, existenceFolder, existenceChk))
@@ -110,7 +110,7 @@ func (p *Pin) addExistence(x *Index) error {
 		return err
 	}
 	p.existence = file
-	p.filterNow = func() savedFilter { return savedFilter(x.filterSaves.Load()) }
+	p.filterNow = func() savedFilter { return savedFilter(x.existence.saves.Load()) }
 	p.filter = p.filterNow()
 	foot := ""
 	if p.filterLen, foot, err = readFoot(file); err != nil {

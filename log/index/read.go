@@ -20,8 +20,8 @@ import (
 // the last ten seconds.
 
 // Last returns the entry with the highest number of a hash. It is certain.
-func (x *Index) Last(hash uint64) (Entry, bool, error) {
-	s := x.acquire()
+func (r *reading) Last(hash uint64) (Entry, bool, error) {
+	s := r.acquire()
 	if s == nil {
 		return Entry{}, false, event.ErrClosed
 	}
@@ -45,7 +45,7 @@ func (x *Index) Last(hash uint64) (Entry, bool, error) {
 			best, found, where = e, true, inTables
 		}
 	}
-	x.metrics.lookups.count(hash, where)
+	r.metrics.lookups.count(hash, where)
 	return best, found, nil
 }
 
@@ -54,17 +54,17 @@ const noLimit = math.MaxInt32
 
 // Get appends all entries with a number to dst, by rising position. More than
 // one means that streams share the hash.
-func (x *Index) Get(dst []Entry, hash uint64, number int64) ([]Entry, error) {
-	return get(x, dst, hash, number, false)
+func (r *reading) Get(dst []Entry, hash uint64, number int64) ([]Entry, error) {
+	return get(r, dst, hash, number, false)
 }
 
 // GetCertain is a Get that is certain.
 func GetCertain(x *Index, dst []Entry, hash uint64, number int64) ([]Entry, error) {
-	return get(x, dst, hash, number, true)
+	return get(&x.reading, dst, hash, number, true)
 }
 
-func get(x *Index, dst []Entry, hash uint64, number int64, certain bool) (_ []Entry, err error) {
-	s := x.acquire()
+func get(r *reading, dst []Entry, hash uint64, number int64, certain bool) (_ []Entry, err error) {
+	s := r.acquire()
 	if s == nil {
 		return nil, event.ErrClosed
 	}
@@ -79,7 +79,7 @@ func get(x *Index, dst []Entry, hash uint64, number int64, certain bool) (_ []En
 			return nil, err
 		}
 	}
-	x.metrics.found(hash, len(dst)-start, len(dst) > fromMemory)
+	r.metrics.found(hash, len(dst)-start, len(dst) > fromMemory)
 	if len(dst)-start > 1 {
 		slices.SortFunc(dst[start:], compareEntries)
 	}
@@ -87,8 +87,8 @@ func get(x *Index, dst []Entry, hash uint64, number int64, certain bool) (_ []En
 }
 
 // Ascend appends the lowest max entries numbered from..to (both included) to dst, upwards.
-func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) ([]Entry, error) {
-	return ascend(x, dst, hash, from, to, max, false)
+func (r *reading) Ascend(dst []Entry, hash uint64, from, to int64, max int) ([]Entry, error) {
+	return ascend(r, dst, hash, from, to, max, false)
 }
 
 // Pages of a list of entries grow while it is read on.
@@ -115,13 +115,13 @@ func (p *Pages) Next(dst []Entry, from, to int64, backward bool) (page []Entry, 
 	if backward {
 		read = descend
 	}
-	page, err = read(p.Index, slices.Grow(dst[:0], p.size), p.Hash, from, to, p.size, p.Certain)
+	page, err = read(&p.Index.reading, slices.Grow(dst[:0], p.size), p.Hash, from, to, p.size, p.Certain)
 	p.Read += len(page)
 	return page, len(page) < p.size, err
 }
 
-func ascend(x *Index, dst []Entry, hash uint64, from, to int64, max int, certain bool) (_ []Entry, err error) {
-	s := x.acquire()
+func ascend(r *reading, dst []Entry, hash uint64, from, to int64, max int, certain bool) (_ []Entry, err error) {
+	s := r.acquire()
 	if s == nil {
 		return nil, event.ErrClosed
 	}
@@ -143,17 +143,17 @@ func ascend(x *Index, dst []Entry, hash uint64, from, to int64, max int, certain
 		dst = s.mems[i].ascend(dst, hash, from, to, max)
 		dst, to = settle(dst, start, before, max, to, compareEntries)
 	}
-	x.metrics.found(hash, len(dst)-start, tabled)
+	r.metrics.found(hash, len(dst)-start, tabled)
 	return dst, nil
 }
 
 // Descend appends the highest max entries numbered from..downTo (both included) to dst, downwards.
-func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) ([]Entry, error) {
-	return descend(x, dst, hash, from, downTo, max, false)
+func (r *reading) Descend(dst []Entry, hash uint64, from, downTo int64, max int) ([]Entry, error) {
+	return descend(r, dst, hash, from, downTo, max, false)
 }
 
-func descend(x *Index, dst []Entry, hash uint64, from, downTo int64, max int, certain bool) (_ []Entry, err error) {
-	s := x.acquire()
+func descend(r *reading, dst []Entry, hash uint64, from, downTo int64, max int, certain bool) (_ []Entry, err error) {
+	s := r.acquire()
 	if s == nil {
 		return nil, event.ErrClosed
 	}
@@ -175,24 +175,24 @@ func descend(x *Index, dst []Entry, hash uint64, from, downTo int64, max int, ce
 		tabled = tabled || len(dst) > before
 		dst, downTo = settle(dst, start, before, max, downTo, compareFalling)
 	}
-	x.metrics.found(hash, len(dst)-start, tabled)
+	r.metrics.found(hash, len(dst)-start, tabled)
 	return dst, nil
 }
 
 // DescendCertain is a Descend that is certain.
-func (x *Index) DescendCertain(dst []Entry, hash uint64, from, downTo int64, max int) ([]Entry, error) {
-	return descend(x, dst, hash, from, downTo, max, true)
+func (r *reading) DescendCertain(dst []Entry, hash uint64, from, downTo int64, max int) ([]Entry, error) {
+	return descend(r, dst, hash, from, downTo, max, true)
 }
 
 // Down yields all entries numbered from..downTo (both included), downwards; those of one number in
 // any order. The first error ends it. It is certain.
-func (x *Index) Down(hash uint64, from, downTo int64) iter.Seq2[Entry, error] {
+func (r *reading) Down(hash uint64, from, downTo int64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		var buf [8]Entry
 		page := buf[:0]
 		for size := len(buf); ; size = min(4*size, 4096) {
 			var err error
-			if page, err = descend(x, page[:0], hash, from, downTo, size, true); err != nil {
+			if page, err = descend(r, page[:0], hash, from, downTo, size, true); err != nil {
 				yield(Entry{}, err)
 				return
 			}
@@ -201,7 +201,7 @@ func (x *Index) Down(hash uint64, from, downTo int64) iter.Seq2[Entry, error] {
 				// Of the lowest number some may have been cut off: streams share the hash.
 				lowest := page[size-1].Number
 				page = slices.DeleteFunc(page, func(e Entry) bool { return e.Number == lowest })
-				if page, err = GetCertain(x, page, hash, lowest); err != nil {
+				if page, err = get(r, page, hash, lowest, true); err != nil {
 					yield(Entry{}, err)
 					return
 				}
@@ -236,11 +236,11 @@ func settle(dst []Entry, start, before, max int, bound int64, compare func(a, b 
 }
 
 // MayExist reports whether a hash may have entries; false is certain.
-func (x *Index) MayExist(hash uint64) bool {
-	f := x.existence.Load()
+func (r *reading) MayExist(hash uint64) bool {
+	f := r.existence.filter.Load()
 	may := f == nil || f.mayContain(hash)
 	if !may {
-		x.metrics.spared.Add(1)
+		r.metrics.spared.Add(1)
 	}
 	return may
 }
@@ -255,8 +255,8 @@ type TableInfo struct {
 }
 
 // Tables lists the tables on disk, from the newest to the oldest.
-func (x *Index) Tables() []TableInfo {
-	s := x.acquire()
+func (r *reading) Tables() []TableInfo {
+	s := r.acquire()
 	if s == nil {
 		return nil
 	}
@@ -280,8 +280,8 @@ type Sizes struct {
 
 // Sizes returns the sizes at the moment, which costs a look at each table and no reading. A closed
 // index has none.
-func (x *Index) Sizes() (n Sizes) {
-	x.read(func(s *state) {
+func (r *reading) Sizes() (n Sizes) {
+	r.read(func(s *state) {
 		n.Tables = len(s.tables)
 		for _, t := range s.tables {
 			n.Entries += t.count
@@ -292,7 +292,7 @@ func (x *Index) Sizes() (n Sizes) {
 			n.Entries += m.shown.Load()
 			n.Memory += m.bytes()
 		}
-		if f := x.existence.Load(); f != nil {
+		if f := r.existence.filter.Load(); f != nil {
 			n.Memory += f.bytes()
 			for _, l := range *f.layers.Load() {
 				n.Keys += l.count.Load()

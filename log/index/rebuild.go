@@ -15,7 +15,7 @@ import (
 // ends. After an error, of ctx, fill or of writing, everything is as it was. The one exception is
 // an indexmap that could not be replaced: that makes the index unusable, as in a merge.
 func Rebuild(ctx context.Context, x *Index, fill func(upTo int64, add func([]Entry) error) error) error {
-	ctx, end, err := x.begin(ctx)
+	ctx, end, err := x.work(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (r *rebuilding) replaceAll(old []*table, t *table) error {
 		return err
 	}
 	x.first.Store(nil)
-	x.filterDue = true // Or a start would read the new table to bring the filter up to date.
-	return x.saveExistence(0)
+	x.existence.isDue = true // Or a start would read the new table to bring the filter up to date.
+	return x.existence.save(&x.opt, 0, x.Checkpoint())
 }
 
 // rebuilding makes tables as the flusher and the merger do, which nothing lists before the last one
@@ -99,10 +99,7 @@ func (r *rebuilding) run(upTo int64, fill func(upTo int64, add func([]Entry) err
 }
 
 func (r *rebuilding) add(batch []Entry) error {
-	announce := func(uint64) {}
-	if f := r.x.existence.Load(); f != nil {
-		announce = f.add
-	}
+	announce := r.x.existence.announce()
 	for i := range batch {
 		r.mem.add(batch[i], announce)
 	}

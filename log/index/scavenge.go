@@ -86,7 +86,7 @@ func (s *scavenge) inherited(inputs []*table) *scavenge {
 // by Damage from then on. A set of tables that cannot be replaced makes the index unusable as in a
 // merge.
 func (x *Index) Scavenge(ctx context.Context, o ScavengeOptions) error {
-	ctx, end, err := x.begin(ctx)
+	ctx, end, err := x.work(ctx)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func OpenReadOnly(fsys vfs.FS, dir string) (*Index, error) {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("open index: %w", err), x.Close())
 	case covered == m.checkpoint: // An older one would be brought up to date first.
-		x.existence.Store(f)
+		x.existence.filter.Store(f)
 	}
 	return x, nil
 }
