@@ -23,7 +23,7 @@ func (s *Service) Await(ctx context.Context, name string, position int64) error 
 	}
 	ctx, cancel := p.whileActive(ctx)
 	defer cancel()
-	if err := s.opts.Store.WaitLog(ctx, position); err != nil {
+	if err := s.opts.Store.WaitLog(ctx, position); err != nil && s.opts.Store.LogEnd() <= position {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	for _, writer := range p.writers() {
