@@ -44,7 +44,9 @@ type cluster struct {
 	net          *memory.Network
 	dialer       *memory.Endpoint // of the clients
 	trace        *trace
+	mu           sync.Mutex // guards members and former
 	members      []*member
+	former       *member // the machine that is spare, or was a node's before
 	ended        func(node, code int, tail string)
 	backups      *vfs.Mem
 	certificates *torture.Certificates // nil: no TLS and no users
@@ -58,7 +60,7 @@ type cluster struct {
 // member is a host and the node on it.
 type member struct {
 	c        *cluster
-	index    int
+	index    atomic.Int64 // as the cluster has it
 	name, ip string
 	offset   atomic.Int64 // of its clock, in nanoseconds
 	stalled  atomic.Bool  // by Pause
@@ -80,15 +82,21 @@ func newCluster(p *plan) (*cluster, error) {
 	c.net = memory.New(memory.Options{Seed: p.seed, Trace: c.trace.add})
 	hosts := p.nodes
 	if p.nodes > 1 {
-		hosts++ // for a read-only replica
+		hosts += 2 // for a read-only replica, and a spare machine
 	}
 	for i := range hosts {
-		m := &member{c: c, index: i, name: fmt.Sprintf("node%d", i), disk: vfs.NewCrashMem(), etc: vfs.NewMem(), rng: rand.New(rand.NewPCG(p.seed, 9<<32+uint64(i)))}
+		m := &member{c: c, name: fmt.Sprintf("node%d", i), disk: vfs.NewCrashMem(), etc: vfs.NewMem(), rng: rand.New(rand.NewPCG(p.seed, 9<<32+uint64(i)))}
 		m.ip = c.net.AddHost(m.name)
 		m.store = p.stores[i%len(p.stores)]
 		m.drift = p.drift * (2*m.rng.Float64() - 1)
 		m.disk.SetCapacity(diskSize)
+		m.index.Store(int64(i))
 		c.members = append(c.members, m)
+	}
+	if p.nodes > 1 {
+		c.former = c.members[hosts-1]
+		c.members = c.members[:hosts-1]
+		c.former.index.Store(torture.Former)
 	}
 	for _, name := range []string{clients, restored} {
 		c.net.AddHost(name)
@@ -102,12 +110,58 @@ func newCluster(p *plan) (*cluster, error) {
 	if c.certificates, err = torture.NewCertificates(); err != nil {
 		return nil, err
 	}
-	for i := range c.members {
+	for _, i := range c.all() {
 		if _, err := c.Certify(i, torture.Trust{}); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
+}
+
+// at is a member by its number.
+func (c *cluster) at(i int) *member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i == torture.Former {
+		return c.former
+	}
+	return c.members[i]
+}
+
+func (c *cluster) list() []*member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.members)
+}
+
+// all are the numbers of all members.
+func (c *cluster) all() (numbers []int) {
+	for i := range c.list() {
+		numbers = append(numbers, i)
+	}
+	if c.former != nil {
+		numbers = append(numbers, torture.Former)
+	}
+	return numbers
+}
+
+func (c *cluster) Move(i int) error {
+	if err := c.Kill(torture.Former); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.members[i], c.former = c.former, c.members[i]
+	m, former := c.members[i], c.former
+	c.mu.Unlock()
+	m.index.Store(int64(i))
+	former.index.Store(torture.Former)
+	c.won.remove(former.name)
+	c.trace.add(m.name, "the machine takes the place of "+former.name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.disk = vfs.NewCrashMem()
+	m.disk.SetCapacity(diskSize)
+	return nil
 }
 
 func (c *cluster) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -148,7 +202,7 @@ func (c *cluster) options(host, ip string, etc vfs.FS, size int, g *gate) node.O
 
 // Targets implements torture.Cluster, as what follows does.
 func (c *cluster) Targets() (list []torture.Target) {
-	for i, m := range c.members {
+	for i, m := range c.list() {
 		if i < c.plan.nodes || c.Running(i) {
 			list = append(list, torture.Target{Name: fmt.Sprintf("node %d", i), Base: c.base(m.ip), Index: i, Login: c.certificates.Login()})
 		}
@@ -163,7 +217,7 @@ func (c *cluster) base(ip string) string {
 func (c *cluster) Certificates() *torture.Certificates { return c.certificates }
 
 func (c *cluster) Certify(i int, t torture.Trust) (string, error) {
-	return c.certify(c.members[i].etc, c.members[i].ip, t)
+	return c.certify(c.at(i).etc, c.at(i).ip, t)
 }
 
 // certify writes the files of a node. No process reads them meanwhile.
@@ -199,7 +253,7 @@ func (c *cluster) Can() torture.Abilities {
 }
 
 func (c *cluster) Start(ctx context.Context, i int) error {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	last, runs := m.last, m.process != nil
 	m.mu.Unlock()
@@ -225,7 +279,7 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 	g := c.newGate(m.name, &m.breaks)
 	o := c.options(m.name, m.ip, m.etc, c.plan.nodes, g)
 	o.Now, o.Config.RaftLogStore, o.Config.ReadOnlyReplica = m.now, m.store, i >= c.plan.nodes
-	for _, other := range c.members[:c.plan.nodes] {
+	for _, other := range c.list()[:c.plan.nodes] {
 		if other != m && c.plan.nodes > 1 {
 			o.Config.GossipSeed = append(o.Config.GossipSeed, net.JoinHostPort(other.ip, strconv.Itoa(replicationPort)))
 		}
@@ -250,8 +304,8 @@ func (m *member) failed(p *process, err error) {
 	m.leaveDisk(vfs.CrashOptions{All: true})
 	m.mu.Unlock()
 	m.c.owned.Go(func() {
-		if surprise {
-			m.c.ended(m.index, 1, m.c.trace.tail(m.name, shownLines))
+		if i := int(m.index.Load()); surprise && i != torture.Former {
+			m.c.ended(i, 1, m.c.trace.tail(m.name, shownLines))
 		}
 		p.bury()
 	})
@@ -269,7 +323,7 @@ func (m *member) take() *process {
 // Kill ends a process, half of the time by a power cut: then the disk has what is durable, and of
 // the rest what chance leaves.
 func (c *cluster) Kill(i int) error {
-	m := c.members[i]
+	m := c.at(i)
 	if err := c.Resume(i); err != nil {
 		return err
 	}
@@ -304,7 +358,7 @@ func (m *member) leaveDisk(o vfs.CrashOptions) {
 }
 
 func (c *cluster) Terminate(_ context.Context, i int) error {
-	m := c.members[i]
+	m := c.at(i)
 	if err := c.Resume(i); err != nil { // A stopped process that shall end is continued.
 		return err
 	}
@@ -326,24 +380,24 @@ func (c *cluster) Pause(i int) error  { return c.stall(i, true) }
 func (c *cluster) Resume(i int) error { return c.stall(i, false) }
 
 func (c *cluster) stall(i int, stalled bool) error {
-	if stalled && !c.Running(i) || c.members[i].stalled.Swap(stalled) == stalled {
+	if stalled && !c.Running(i) || c.at(i).stalled.Swap(stalled) == stalled {
 		return nil
 	}
 	if err := c.freeze(i, stalled); err != nil {
 		return err
 	}
-	return c.net.SetStalled(c.members[i].name, stalled)
+	return c.net.SetStalled(c.at(i).name, stalled)
 }
 
 func (c *cluster) Running(i int) bool {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.process != nil
 }
 
 func (c *cluster) Wipe(i int, onlyRaft bool) error {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process != nil {
@@ -361,7 +415,7 @@ func (c *cluster) host(i int) string {
 	if i == torture.ClientSide {
 		return clients
 	}
-	return c.members[i].name
+	return c.at(i).name
 }
 
 func (c *cluster) Shape(from, to int, s torture.Shape) error {
@@ -372,7 +426,7 @@ func (c *cluster) Shape(from, to int, s torture.Shape) error {
 }
 
 func (c *cluster) Reset(i int, share float64) (int, error) {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process == nil {
@@ -387,7 +441,7 @@ func (c *cluster) HealNetwork() error {
 }
 
 func (c *cluster) withDisk(i int, do func(*vfs.Mem) error) error {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return do(m.disk)
@@ -408,7 +462,7 @@ func (c *cluster) FreezeDisk(i int) error { return c.freeze(i, true) }
 func (c *cluster) ThawDisk(i int) error   { return c.freeze(i, false) }
 
 func (c *cluster) freeze(i int, frozen bool) error {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process != nil {
@@ -419,14 +473,14 @@ func (c *cluster) freeze(i int, frozen bool) error {
 }
 
 func (c *cluster) BreakDisk(i int, share float64) error {
-	m := c.members[i]
+	m := c.at(i)
 	c.trace.add(m.name, fmt.Sprintf("%.1f %% of what is done with the disk fails", 100*share))
 	m.breaks.Store(int64(share * 1e6))
 	return nil
 }
 
 func (c *cluster) SetClock(i int, offset time.Duration) error {
-	c.members[i].offset.Store(int64(offset))
+	c.at(i).offset.Store(int64(offset))
 	return nil
 }
 
@@ -434,7 +488,7 @@ func (c *cluster) Disk(i int) (vfs.FS, string) {
 	if i == torture.ClientSide {
 		return c.backups, "/"
 	}
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.disk, dataFolder
@@ -442,7 +496,7 @@ func (c *cluster) Disk(i int) (vfs.FS, string) {
 
 func (c *cluster) Happens(ctx context.Context, limit time.Duration) (int, error) {
 	host, err := c.news.next(ctx, limit)
-	return slices.IndexFunc(c.members[:c.plan.nodes], func(m *member) bool { return m.name == host }), err
+	return slices.IndexFunc(c.list()[:c.plan.nodes], func(m *member) bool { return m.name == host }), err
 }
 
 func (c *cluster) Verify(ctx context.Context, i int) error {
@@ -495,7 +549,7 @@ func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func()
 	return torture.Target{Base: c.base(ip), Index: -1, Login: c.certificates.Login()}, p.stop, nil
 }
 
-func (c *cluster) LogTail(i int) string { return c.trace.tail(c.members[i].name, shownLines) }
+func (c *cluster) LogTail(i int) string { return c.trace.tail(c.at(i).name, shownLines) }
 
 // lost says whether there are processes that cannot end.
 func (c *cluster) lost() bool {
@@ -512,7 +566,7 @@ func (c *cluster) lost() bool {
 // Close ends all nodes and waits for what is left of those that ended before.
 func (c *cluster) Close() error {
 	var err error
-	for i := range c.members {
+	for _, i := range c.all() {
 		err = errors.Join(err, c.Kill(i))
 	}
 	_ = c.dialer.Close() // It never fails.

@@ -137,9 +137,10 @@ func (n *news) next(ctx context.Context, limit time.Duration) (string, error) {
 // elections knows who won which term, by what raft logs: no two nodes may win one. Clients see two
 // leaders of a term only if they ask both in time.
 type elections struct {
-	mu     sync.Mutex
-	winner map[string]string // host, by term
-	twice  string
+	mu      sync.Mutex
+	winner  map[string]string // host, by term
+	removed string            // host that has left the cluster
+	wrong   string
 }
 
 func (e *elections) see(host, line string) {
@@ -154,15 +155,25 @@ func (e *elections) see(host, line string) {
 		e.winner = map[string]string{}
 	}
 	if first := e.winner[term]; first != "" && first != host {
-		e.twice += fmt.Sprintf("%s and %s both won the election of term %s\n", first, host, term)
+		e.wrong += fmt.Sprintf("%s and %s both won the election of term %s\n", first, host, term)
 	}
 	e.winner[term] = host
+	if host == e.removed {
+		e.wrong += fmt.Sprintf("%s was removed and won the election of term %s\n", host, term)
+	}
+}
+
+// remove takes note that a host has left the cluster, and the one before it may be again.
+func (e *elections) remove(host string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.removed = host
 }
 
 func (e *elections) failed() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.twice
+	return e.wrong
 }
 
 // tail returns the last lines of a host.

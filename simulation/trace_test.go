@@ -30,3 +30,26 @@ func TestTraceOfDisks(t *testing.T) {
 		check.Contains(t, lines[i], want)
 	}
 }
+
+// TestElections: one term has one winner, who is a member.
+func TestElections(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		wins []string // host and term
+		want string
+	}{
+		{"in order", []string{"node0 2", "node1 3", "node0 4"}, ""},
+		{"two in a term", []string{"node0 2", "node1 3", "node2 3"}, "node1 and node2 both won the election of term 3\n"},
+		{"removed", []string{"node0 2", "spare 3"}, "spare was removed and won the election of term 3\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var e elections
+			e.remove("spare")
+			for _, win := range c.wins {
+				host, term, _ := strings.Cut(win, " ")
+				e.see(host, "raft: election won: term="+term+" tally=2")
+			}
+			check.Equal(t, e.failed(), c.want)
+		})
+	}
+}

@@ -188,7 +188,7 @@ func (n *nemesis) confirm(ctx context.Context, t Target, serial string) error {
 		if !asked {
 			a, err := exchange(ctx, n.watch.http, t, client.Request{Method: http.MethodPost, Path: "/admin/reloadconfig"}, 3*time.Second)
 			asked = err == nil && a.Status/100 == 2
-		} else if shown, err := n.shows(ctx, t); err == nil {
+		} else if shown, err := shows(ctx, n.dial, n.c.Certificates().Client(), t); err == nil {
 			if shown == serial {
 				return nil
 			}
@@ -207,13 +207,12 @@ func (n *nemesis) confirm(ctx context.Context, t Target, serial string) error {
 }
 
 // shows connects to a node and returns the serial number of its certificate.
-func (n *nemesis) shows(ctx context.Context, t Target) (serial string, err error) {
-	conn, err := n.dial.orSystem()(ctx, "tcp", strings.TrimPrefix(t.Base, "https://"))
+func shows(ctx context.Context, dial dialer, config *tls.Config, t Target) (serial string, err error) {
+	conn, err := dial.orSystem()(ctx, "tcp", strings.TrimPrefix(t.Base, "https://"))
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	config := n.c.Certificates().Client()
 	config.ServerName, _, _ = strings.Cut(strings.TrimPrefix(t.Base, "https://"), ":")
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {

@@ -12,6 +12,10 @@ import (
 // ClientSide is the side of the clients, as an end of a link.
 const ClientSide = -1
 
+// Former is the number of the machine that a node had before it moved. Only Start, Kill, Terminate,
+// Running and Certify take it.
+const Former = -2
+
 // Cluster is the cluster under test. Nodes are numbered from 0; the voters come first, and one
 // read-only replica may follow. Tests put a fake in its place.
 type Cluster interface {
@@ -37,6 +41,9 @@ type Cluster interface {
 	Pause(node int) error
 	Resume(node int) error
 	Running(node int) bool
+	// Move gives a node another machine, at another address, with an empty disk. What runs on the
+	// old one runs on, as Former, until the next move.
+	Move(node int) error
 	// Wipe removes the data of a node that does not run, or only its consensus state.
 	Wipe(node int, onlyRaft bool) error
 

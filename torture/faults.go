@@ -81,6 +81,7 @@ func allFaults() []fault {
 		{name: "index-loss", doc: "a node is stopped or killed, and its index of postings removed", weight: 4, shortest: 50, longest: 3000, nodes: 1, ends: true, strike: strikeIndexLoss},
 		{name: "storm", doc: "links are cut and healed, nodes killed and started, disks filled and freed, many times within seconds", weight: 12, shortest: 0, longest: 0, nodes: 2, network: true, ends: true, judged: true, strike: strikeStorm},
 		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, strike: strikeReplica},
+		{name: "replace", doc: "the operator removes a voter, which another machine at another address replaces; the old one runs on or comes back", weight: 5, shortest: 500, longest: 9000, nodes: 3, ends: true, destroys: true, judged: true, strike: strikeReplace},
 		{name: "renew", doc: "nodes get new certificates while they run, of the same authority or another; only with --tls", weight: 8, shortest: 0, longest: 0, nodes: 1, tls: true, judged: true, strike: strikeRenew},
 	}
 }

@@ -43,7 +43,9 @@ const (
 type labCluster struct {
 	lab     *lab.Lab
 	o       *options
+	mu      sync.Mutex // guards members and former
 	members []*member
+	former  *member // the machine that is spare, or was a node's before
 	// ended is called, on a goroutine of the cluster, when a node ends that was not asked to.
 	ended        func(node, code int, tail string)
 	watches      sync.WaitGroup
@@ -65,7 +67,7 @@ type member struct {
 func newLabCluster(o *options, seed uint64, dir string, ended func(node, code int, tail string)) (*labCluster, error) {
 	hosts := o.nodes
 	if o.nodes > 1 {
-		hosts++ // for a read-only replica
+		hosts += 2 // for a read-only replica, and a spare machine
 	}
 	l, err := lab.New(lab.Options{Hosts: hosts, Dir: dir, Seed: int64(seed), Keep: true, Loopback: o.loopback})
 	if err != nil {
@@ -96,6 +98,12 @@ func newLabCluster(o *options, seed uint64, dir string, ended func(node, code in
 			}
 		}
 	}
+	if o.nodes > 1 {
+		c.former, c.members = c.members[hosts-1], c.members[:hosts-1]
+		if err := setClock(c.clock(Former), 0); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
 	return c, nil
 }
 
@@ -119,6 +127,33 @@ func (c *labCluster) giveDisk(h *lab.Host) error {
 	return nil
 }
 
+// at is a member by its number.
+func (c *labCluster) at(i int) *member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i == Former {
+		return c.former
+	}
+	return c.members[i]
+}
+
+func (c *labCluster) list() []*member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.members)
+}
+
+func (c *labCluster) Move(i int) error {
+	if err := c.Kill(Former); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.members[i], c.former = c.former, c.members[i]
+	m := c.members[i]
+	c.mu.Unlock()
+	return os.RemoveAll(m.data())
+}
+
 func (c *labCluster) Voters() int { return c.o.nodes }
 
 func (c *labCluster) Can() Abilities {
@@ -127,7 +162,7 @@ func (c *labCluster) Can() Abilities {
 
 func (c *labCluster) Targets() []Target {
 	var list []Target
-	for i, m := range c.members {
+	for i, m := range c.list() {
 		if i < c.o.nodes || m.wants() {
 			list = append(list, Target{Name: nodeName(i), Base: c.base(m.host), Index: i, Login: c.certificates.Login()})
 		}
@@ -144,7 +179,7 @@ func (c *labCluster) Certificates() *Certificates { return c.certificates }
 func (m *member) etc() string { return filepath.Join(m.host.Dir(), "etc") }
 
 func (c *labCluster) Certify(i int, t Trust) (string, error) {
-	m := c.members[i]
+	m := c.at(i)
 	files, serial, err := c.certificates.Issue(netip.MustParseAddr(m.host.Addr()), t)
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(m.etc(), RootsFolder), 0o700)
@@ -181,15 +216,15 @@ func (m *member) data() string { return filepath.Join(m.host.Dir(), "data") }
 
 // arguments are those of a node's command line. The member's mu is held.
 func (c *labCluster) arguments(i int) []string {
-	h := c.members[i].host
+	h := c.at(i).host
 	args := append(slices.Clone(nodeCommand), c.clock(i),
-		"--db", c.members[i].data(), "--log", filepath.Join(h.Dir(), "log"),
+		"--db", c.at(i).data(), "--log", filepath.Join(h.Dir(), "log"),
 		"--postings-memory", strconv.Itoa(postingsMemory), "--cluster-size", strconv.Itoa(c.o.nodes), "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
 	)
-	args = append(args, c.security(c.members[i])...)
+	args = append(args, c.security(c.at(i))...)
 	if c.o.nodes > 1 {
 		var seeds []string
-		for k, m := range c.members[:c.o.nodes] {
+		for k, m := range c.list()[:c.o.nodes] {
 			if k != i {
 				seeds = append(seeds, m.host.Addr()+":"+strconv.Itoa(replicationPort))
 			}
@@ -200,7 +235,7 @@ func (c *labCluster) arguments(i int) []string {
 			args = append(args, "--read-only-replica")
 		}
 	}
-	if m := c.members[i]; m.store != "" {
+	if m := c.at(i); m.store != "" {
 		args = append(args, storeOption, m.store)
 	}
 	if c.o.projections {
@@ -210,7 +245,7 @@ func (c *labCluster) arguments(i int) []string {
 }
 
 func (c *labCluster) Start(ctx context.Context, i int) error {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.alive() {
@@ -228,7 +263,7 @@ func (c *labCluster) Start(ctx context.Context, i int) error {
 	c.watches.Go(func() {
 		<-p.Done()
 		m.mu.Lock()
-		surprise := m.wanted && m.process == p
+		surprise := m.wanted && m.process == p && c.at(i) == m && i != Former
 		m.wanted = m.wanted && !surprise
 		m.mu.Unlock()
 		if surprise {
@@ -263,7 +298,7 @@ func (m *member) take() *lab.Process {
 }
 
 func (c *labCluster) Kill(i int) error {
-	if p := c.members[i].take(); p != nil {
+	if p := c.at(i).take(); p != nil {
 		return p.Kill()
 	}
 	return nil
@@ -273,7 +308,7 @@ func (c *labCluster) Kill(i int) error {
 var ErrStop = errors.New("did not stop in order")
 
 func (c *labCluster) Terminate(_ context.Context, i int) error {
-	p := c.members[i].take()
+	p := c.at(i).take()
 	if p == nil {
 		return nil
 	}
@@ -290,7 +325,7 @@ func (c *labCluster) Pause(i int) error  { return c.signal(i, (*lab.Process).Pau
 func (c *labCluster) Resume(i int) error { return c.signal(i, (*lab.Process).Resume) }
 
 func (c *labCluster) signal(i int, send func(*lab.Process) error) error {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.alive() {
@@ -303,14 +338,14 @@ func (c *labCluster) signal(i int, send func(*lab.Process) error) error {
 }
 
 func (c *labCluster) Running(i int) bool {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.alive()
 }
 
 func (c *labCluster) Wipe(i int, onlyRaft bool) error {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.alive() {
@@ -327,7 +362,7 @@ func (c *labCluster) end(i int) *lab.Host {
 	if i == ClientSide {
 		return nil
 	}
-	return c.members[i].host
+	return c.at(i).host
 }
 
 func (c *labCluster) Shape(from, to int, s Shape) error {
@@ -341,11 +376,11 @@ func (c *labCluster) HealNetwork() error {
 	return c.lab.HealAll()
 }
 
-func (c *labCluster) FillDisk(i int, leave int64) error { return c.members[i].host.FillDisk(leave) }
-func (c *labCluster) FreeDisk(i int) error              { return c.members[i].host.FreeDisk() }
+func (c *labCluster) FillDisk(i int, leave int64) error { return c.at(i).host.FillDisk(leave) }
+func (c *labCluster) FreeDisk(i int) error              { return c.at(i).host.FreeDisk() }
 
-func (c *labCluster) FreezeDisk(i int) error { return c.members[i].host.FreezeDisk() }
-func (c *labCluster) ThawDisk(i int) error   { return c.members[i].host.ThawDisk() }
+func (c *labCluster) FreezeDisk(i int) error { return c.at(i).host.FreezeDisk() }
+func (c *labCluster) ThawDisk(i int) error   { return c.at(i).host.ThawDisk() }
 
 // BreakDisk is never asked for: the kernel answers for these disks.
 func (c *labCluster) BreakDisk(int, float64) error { return errors.ErrUnsupported }
@@ -363,7 +398,7 @@ func (c *labCluster) SetClock(i int, offset time.Duration) error {
 }
 
 func (c *labCluster) Verify(ctx context.Context, i int) error {
-	m := c.members[i]
+	m := c.at(i)
 	if _, err := os.Stat(m.data()); errors.Is(err, os.ErrNotExist) && i >= c.o.nodes {
 		return nil // A replica that never ran.
 	}
@@ -374,7 +409,7 @@ func (c *labCluster) Disk(i int) (vfs.FS, string) {
 	if i == ClientSide {
 		return vfs.OS, filepath.Join(c.lab.Dir(), "clients")
 	}
-	return vfs.OS, c.members[i].data()
+	return vfs.OS, c.at(i).data()
 }
 
 func (c *labCluster) Check(ctx context.Context, dir string) error {
@@ -387,10 +422,10 @@ func (c *labCluster) Check(ctx context.Context, dir string) error {
 
 // serve makes the copy a cluster of one.
 func (c *labCluster) Serve(ctx context.Context, dir string) (Target, func() error, error) {
-	h := c.members[0].host
+	h := c.at(0).host
 	args := []string{"node", "--db", dir, "--log", dir + "-log", "--cluster-size", "1", "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
 		"--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort), "--discover-via-dns=false"}
-	args = append(args, c.security(c.members[0])...)
+	args = append(args, c.security(c.at(0))...)
 	p, err := h.Start(ctx, lab.Command{Path: c.o.binary, Args: args})
 	if err != nil {
 		return Target{}, nil, err
@@ -400,7 +435,7 @@ func (c *labCluster) Serve(ctx context.Context, dir string) (Target, func() erro
 }
 
 func (c *labCluster) LogTail(i int) string {
-	m := c.members[i]
+	m := c.at(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process == nil {
@@ -410,7 +445,10 @@ func (c *labCluster) LogTail(i int) string {
 }
 
 func (c *labCluster) Close() error {
-	for _, m := range c.members {
+	for _, m := range append(c.list(), c.former) {
+		if m == nil {
+			continue
+		}
 		m.take()
 	}
 	err := c.lab.Close()

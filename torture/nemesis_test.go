@@ -60,6 +60,7 @@ func (f *fakeCluster) Targets() []Target {
 }
 func (f *fakeCluster) Certificates() *Certificates        { return nil }
 func (f *fakeCluster) Certify(int, Trust) (string, error) { return "", errors.ErrUnsupported }
+func (f *fakeCluster) Move(int) error                     { return errors.ErrUnsupported }
 func (f *fakeCluster) Voters() int                        { return f.nodes }
 func (f *fakeCluster) Can() Abilities                     { return f.able }
 func (f *fakeCluster) Start(_ context.Context, i int) error {
