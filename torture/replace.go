@@ -23,7 +23,7 @@ func strikeReplace(ctx context.Context, n *nemesis) (string, func(context.Contex
 		return "", nil, errNotNow
 	}
 	for i := range n.c.Voters() {
-		if !n.c.Running(i) || n.watch.caughtUp(ctx, n.c.Targets(), i) != nil {
+		if !n.c.Running(i) || !n.awaitCaughtUp(ctx, i, 5*time.Second) {
 			return "", nil, errNotNow
 		}
 	}
