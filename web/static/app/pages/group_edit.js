@@ -63,6 +63,6 @@ function Form({ stream: s = "", group: g = "", settings }) {
 			${f.of !== "" && html`<div class="fields">${f.regex === "" && html`<${Chips} label="Prefixes" of=${f.prefixes} set=${(v) => set({ ...f, prefixes: v })} hint="one or more; Enter adds one" />`}
 				${f.prefixes.length === 0 && html`<${Field} label="Regular expression" value=${f.regex} set=${(v) => set({ ...f, regex: v })} hint="in place of prefixes" />`}</div>`}`}
 		${numbers.map(([title, fields]) => html`<h2>${title}</h2><div class="fields">${fields.map(([k, label, hint]) => html`<${Field} label=${label} type="number" step=${k === "factor" ? "any" : undefined} value=${f[k]} set=${(v) => set({ ...f, [k]: v })} hint=${hint} />`)}</div>`)}
-		${!fresh && html`<p class="box warn">Saving stops the group for a moment: its consumers connect anew.</p>`}
+		${!fresh && html`<p class="box warn">Saving stops the group for a moment: its consumers connect again.</p>`}
 		<div class="buttons"><button class="primary" disabled=${!stream || !group || (fresh && stream === "$all")}>${fresh ? "Create" : "Save"}</button></div>${error && html`<${Failure} error=${error} />`}</form>`;
 }

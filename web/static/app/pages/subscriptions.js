@@ -8,7 +8,7 @@ import { watchGroups } from "../parts/groups.js";
 
 export default function Subscriptions() {
 	const q = useAnswer((signal) => watchGroups(signal), [], { every: 5000 });
-	const actions = html`${allowed("ops") && html`<${Ask} label="Restart all groups" icon=${icons.RotateCcw} danger=${false} act=${() => send("POST", "/subscriptions/restart")} onDone=${q.again}><p>All groups are stopped and loaded again. Consumers connect anew; messages in flight are handed out again.</p><//>`}<${Link} to=${["subscriptions", "new"]} class="primary"><${Icon} of=${icons.Plus} />New subscription<//>`;
+	const actions = html`${allowed("ops") && html`<${Ask} label="Restart all groups" icon=${icons.RotateCcw} danger=${false} act=${() => send("POST", "/subscriptions/restart")} onDone=${q.again}><p>All groups are stopped and loaded again. Consumers connect again; messages in flight are handed out again.</p><//>`}<${Link} to=${["subscriptions", "new"]} class="primary"><${Icon} of=${icons.Plus} />New subscription<//>`;
 	return html`<${Page} title="Subscriptions" what="Persistent subscription groups: consumers that share a stream, and how far they are." lead=${html`<${Age} of=${q} />`} actions=${actions}><${Answer} of=${q}>${(list) => list.length === 0
 		? html`<${Empty} text="There are no groups of competing consumers yet. One is made with New subscription, or:" command=${`curl -i -u LOGIN -X PUT -H 'Content-Type: application/json' -d '{"startFrom":0}' ${new URL("subscriptions/orders-1/mail", root)}`} />`
 		: html`<${Table} name="Subscriptions" heads=${["Group", "Stream", "Status", "#Behind", "#In flight", "#Parked", "#Connections", "#Per second", ""]}>${list.map((g) => html`<tr key=${g.stream + "::" + g.group}>
