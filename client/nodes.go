@@ -16,7 +16,8 @@ import (
 
 // Member is a node of a cluster as another one sees it.
 type Member struct {
-	State string `json:"state"` // Leader, Follower, ...
+	ID    string `json:"instanceId"` // of the node, another one after it lost its disk
+	State string `json:"state"`      // Leader, Follower, ...
 	Term  int64  `json:"epochNumber"`
 	Alive bool   `json:"isAlive"`
 	Host  string `json:"httpEndPointIp"`

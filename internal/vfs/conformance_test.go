@@ -26,6 +26,11 @@ func systems(t *testing.T) map[string]func(t *testing.T) (vfs.FS, string) {
 		"os":       func(t *testing.T) (vfs.FS, string) { return vfs.OS, t.TempDir() },
 		"mem":      func(*testing.T) (vfs.FS, string) { return within(vfs.NewMem()) },
 		"crashmem": func(*testing.T) (vfs.FS, string) { return within(vfs.NewCrashMem()) },
+		"mapped": func(*testing.T) (vfs.FS, string) {
+			m := vfs.NewCrashMem()
+			m.SetMappable()
+			return within(m)
+		},
 		"faulty": func(*testing.T) (vfs.FS, string) {
 			return within(vfs.NewFaulty(vfs.NewMem(), func(vfs.Op) error { return nil }))
 		},
@@ -365,6 +370,9 @@ func testMap(t *testing.T, fsys vfs.FS, dir string) {
 	check.Equal(t, string(m.Bytes()[:5]), "first", "mapped")
 	write(t, f, "later", 100_000)
 	check.Equal(t, string(m.Bytes()[100_000:100_005]), "later", "mapped")
+	ok(t, f.Truncate(100_002))
+	ok(t, f.Truncate(100_005))
+	check.Equal(t, string(m.Bytes()[100_000:100_005]), "la\x00\x00\x00", "mapped")
 	ok(t, m.Close())
 	wantIs(t, m.Close(), fs.ErrClosed)
 	m, err = f.Map(0)

@@ -24,7 +24,7 @@ const unlimitedFree = math.MaxInt64 / 2
 
 // Mem is a file system in memory, safe for concurrent use. Relative names start
 // at its root, so "a" and "/a" are the same file. Times of modification are
-// not kept, and files cannot be mapped.
+// not kept, and files cannot be mapped before SetMappable.
 //
 // One made by NewCrashMem also knows what a power cut would leave of it.
 //
@@ -41,6 +41,7 @@ type Mem struct {
 
 	capacity atomic.Int64 // 0: unlimited
 	used     atomic.Int64 // bytes that the files hold, holes left out
+	mappable atomic.Bool
 }
 
 // NewMem returns an empty file system in memory.

@@ -181,6 +181,7 @@ func (m *Mem) CrashClone(opts CrashOptions) *Mem {
 	}
 	c.mem.root = c.node(m.root)
 	c.mem.capacity.Store(m.capacity.Load())
+	c.mem.mappable.Store(m.mappable.Load())
 	return c.mem
 }
 

@@ -30,6 +30,7 @@ type fileData struct {
 	blocks []*block     // nil: a hole
 	size   int64
 	freed  bool
+	views  []*memMapping // of those who have mapped it
 
 	synced  snapshot // tracking: what is durable
 	pending []edit   // tracking: what changed since, oldest first
@@ -86,6 +87,7 @@ func (d *fileData) writeAt(m *Mem, p []byte, off int64) (int, error) {
 	n := d.fill(m, p, off)
 	if n > 0 {
 		d.size = max(d.size, off+int64(n))
+		d.reflect(p[:n], off)
 		if m.tracking {
 			d.pending = append(d.pending, edit{off: off, data: slices.Clone(p[:n])})
 		}
@@ -183,6 +185,7 @@ func (d *fileData) truncate(m *Mem, size int64) error {
 	}
 	if size < d.size {
 		d.cut(m, size)
+		d.forget(size, d.size)
 	}
 	d.size = size
 	return nil
@@ -326,13 +329,6 @@ func (f *memFile) Uncache() {}
 
 // Direct does nothing either.
 func (f *memFile) Direct() {}
-
-func (f *memFile) Map(size int64) (Mapping, error) {
-	if err := f.check("map", size); err != nil {
-		return nil, err
-	}
-	return nil, f.fail("map", ErrNotMappable)
-}
 
 func (f *memFile) Close() error {
 	if f.closed.Swap(true) {

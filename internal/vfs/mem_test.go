@@ -227,3 +227,28 @@ func BenchmarkCrashClone(b *testing.B) {
 		check.Must(b, f.Sync())
 	}
 }
+
+// TestMappedMem: a mapping outlives the handle and the name of its file, and a clone can be mapped as
+// well, but does not follow what is written to the one that it was made of.
+func TestMappedMem(t *testing.T) {
+	m := vfs.NewCrashMem()
+	m.SetMappable()
+	f, err := m.Create("f")
+	ok(t, err)
+	write(t, f, "first", 70_000)
+	view, err := f.Map(100_000)
+	ok(t, err)
+	clone := m.CrashClone(vfs.CrashOptions{All: true})
+	write(t, f, "later", 70_000)
+	ok(t, f.Close())
+	ok(t, m.Remove("f"))
+	check.Equal(t, string(view.Bytes()[70_000:70_005]), "later", "mapped")
+	ok(t, view.Close())
+
+	f, err = clone.Open("f")
+	ok(t, err)
+	view, err = f.Map(100_000)
+	ok(t, err)
+	check.Equal(t, string(view.Bytes()[70_000:70_005]), "first", "mapped of the clone")
+	ok(t, errors.Join(view.Close(), f.Close()))
+}
