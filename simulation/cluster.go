@@ -79,17 +79,19 @@ type member struct {
 
 func newCluster(p *plan) (*cluster, error) {
 	c := &cluster{plan: p, trace: newTrace(), backups: vfs.NewMem()}
+	if p.mapped {
+		c.backups.SetMappable()
+	}
 	c.net = memory.New(memory.Options{Seed: p.seed, Trace: c.trace.add})
 	hosts := p.nodes
 	if p.nodes > 1 {
 		hosts += 2 // for a read-only replica, and a spare machine
 	}
 	for i := range hosts {
-		m := &member{c: c, name: fmt.Sprintf("node%d", i), disk: vfs.NewCrashMem(), etc: vfs.NewMem(), rng: rand.New(rand.NewPCG(p.seed, 9<<32+uint64(i)))}
+		m := &member{c: c, name: fmt.Sprintf("node%d", i), disk: c.newDisk(), etc: vfs.NewMem(), rng: rand.New(rand.NewPCG(p.seed, 9<<32+uint64(i)))}
 		m.ip = c.net.AddHost(m.name)
 		m.store = p.stores[i%len(p.stores)]
 		m.drift = p.drift * (2*m.rng.Float64() - 1)
-		m.disk.SetCapacity(diskSize)
 		m.index.Store(int64(i))
 		c.members = append(c.members, m)
 	}
@@ -159,9 +161,18 @@ func (c *cluster) Move(i int) error {
 	c.trace.add(m.name, "the machine takes the place of "+former.name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.disk = vfs.NewCrashMem()
-	m.disk.SetCapacity(diskSize)
+	m.disk = c.newDisk()
 	return nil
+}
+
+// newDisk makes an empty disk of a node.
+func (c *cluster) newDisk() *vfs.Mem {
+	disk := vfs.NewCrashMem()
+	disk.SetCapacity(diskSize)
+	if c.plan.mapped {
+		disk.SetMappable()
+	}
+	return disk
 }
 
 func (c *cluster) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -406,8 +417,7 @@ func (c *cluster) Wipe(i int, onlyRaft bool) error {
 	if onlyRaft {
 		return m.disk.RemoveAll(path.Join(dataFolder, "raft"))
 	}
-	m.disk = vfs.NewCrashMem()
-	m.disk.SetCapacity(diskSize)
+	m.disk = c.newDisk()
 	return nil
 }
 

@@ -69,7 +69,7 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 			return nil
 		default:
 		}
-		if op.Kind != vfs.OpClose && op.Kind != vfs.OpUnlock && g.broken() {
+		if op.Kind != vfs.OpClose && op.Kind != vfs.OpUnmap && op.Kind != vfs.OpUnlock && g.broken() {
 			g.note(op, syscall.EIO)
 			return syscall.EIO
 		}

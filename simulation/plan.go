@@ -28,6 +28,7 @@ type plan struct {
 	memTable       int               // entries of the index
 	snapshot       uint64            // after so many entries in the Raft log; 0: as usual
 	trailing       int               // entries, which the Raft log keeps
+	mapped         bool              // whether nodes map files into memory, as they do on disks
 }
 
 const (
@@ -71,7 +72,7 @@ func newPlan(o Options) *plan {
 	p.postingsMemory, p.memTable = 32<<10+rng.IntN(256<<10), int(spread(rng, 20, 1000))
 	// Long Raft logs need no snapshots, which mend what is wrong with a log.
 	if rng.IntN(2) == 0 {
-		p.snapshot, p.trailing = uint64(spread(rng, 10, 1000)), int(spread(rng, 5, 500))
+		p.snapshot, p.trailing = uint64(spread(rng, 3, 1000)), int(spread(rng, 1, 500))
 	}
 
 	// Some clusters are never at rest, others for minutes. Where hours are quiet, spells are not.
@@ -109,6 +110,7 @@ func newPlan(o Options) *plan {
 			}
 		}
 	}
+	p.mapped = rng.IntN(4) > 0
 	return p
 }
 

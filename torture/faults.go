@@ -75,11 +75,13 @@ func allFaults() []fault {
 		{name: "disk-errors", doc: "reads, writes and syncs of a disk fail now and then; only simulated", weight: 5, shortest: 300, longest: 5000, nodes: 1, ends: true, disk: true, errors: true, strike: strikeDiskErrors},
 		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(false)},
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
-		{name: "rot", doc: "a byte of a complete chunk changes on the disk of a running node", weight: 8, shortest: 200, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeRot("chunk-[0-9]*.[0-9]*", 1, rotMargin)},
-		{name: "index-rot", doc: "a byte of a table of postings changes on the disk of a running node", weight: 5, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(postingsTables, 0, 0)},
-		{name: "stream-index-rot", doc: "a bit of an index table of streams, or of its filter, changes on the disk of a running node", weight: 6, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(streamTables, 0, 0)},
+		{name: "rot", doc: "a bit or a sector of a complete chunk changes on the disk of a running node", weight: 8, shortest: 200, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeRot("chunk-[0-9]*.[0-9]*", 1, rotMargin)},
+		{name: "index-rot", doc: "a bit or a sector of a table of postings changes on the disk of a running node", weight: 5, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(postingsTables, 0, 0)},
+		{name: "stream-index-rot", doc: "a bit or a sector of an index table of streams, or of its filter, changes on the disk of a running node", weight: 6, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(streamTables, 0, 0)},
 		{name: "index-loss", doc: "a node is stopped or killed, and its index of postings removed", weight: 4, shortest: 50, longest: 3000, nodes: 1, ends: true, strike: strikeIndexLoss},
 		{name: "storm", doc: "links are cut and healed, nodes killed and started, disks filled and freed, many times within seconds", weight: 12, shortest: 0, longest: 0, nodes: 2, network: true, ends: true, judged: true, strike: strikeStorm},
+		{name: "straggler", doc: "a follower is cut off, leadership moves, its links come back one by one, and it is killed meanwhile", weight: 6, shortest: 0, longest: 2000, nodes: 3, network: true, ends: true, judged: true, strike: strikeStraggler},
+		{name: "full-alone", doc: "the leader is cut off, its disk fills, and it comes back before there is space", weight: 5, shortest: 1000, longest: 6000, nodes: 3, network: true, disk: true, judged: true, strike: strikeFullAlone},
 		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, strike: strikeReplica},
 		{name: "replace", doc: "the operator removes a voter, which another machine at another address replaces; the old one runs on or comes back", weight: 5, shortest: 500, longest: 9000, nodes: 3, ends: true, destroys: true, judged: true, strike: strikeReplace},
 		{name: "renew", doc: "nodes get new certificates while they run, of the same authority or another; only with --tls", weight: 8, shortest: 0, longest: 0, nodes: 1, tls: true, judged: true, strike: strikeRenew},
@@ -216,8 +218,8 @@ func (n *nemesis) shapeAll(links []cut, s Shape) error {
 }
 
 // healLinks returns the cure of faults of the network.
-func (n *nemesis) healLinks() func(context.Context) error {
-	return func(context.Context) error { return n.c.HealNetwork() }
+func healLinks(c Cluster) func(context.Context) error {
+	return func(context.Context) error { return c.HealNetwork() }
 }
 
 func strikeIsolate(who func(*nemesis) int) func(context.Context, *nemesis) (string, func(context.Context) error, error) {
@@ -230,7 +232,7 @@ func strikeIsolate(who func(*nemesis) int) func(context.Context, *nemesis) (stri
 			ends = append(ends, ClientSide)
 			what += " and from the clients"
 		}
-		return what, n.healLinks(), n.shapeAll(between(node, ends...), Shape{Cut: true})
+		return what, healLinks(n.c), n.shapeAll(between(node, ends...), Shape{Cut: true})
 	}
 }
 
@@ -249,7 +251,7 @@ func strikeOneWay(_ context.Context, n *nemesis) (string, func(context.Context) 
 	if !mute {
 		what = n.role(node) + " is heard by the other nodes and hears nothing"
 	}
-	return what, n.healLinks(), n.shapeAll(links, Shape{Cut: true})
+	return what, healLinks(n.c), n.shapeAll(links, Shape{Cut: true})
 }
 
 func strikeHalves(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
@@ -260,7 +262,7 @@ func strikeHalves(_ context.Context, n *nemesis) (string, func(context.Context) 
 	for _, a := range small {
 		links = append(links, between(a, slices.DeleteFunc(n.others(a), func(b int) bool { return slices.Contains(small, b) })...)...)
 	}
-	return fmt.Sprintf("nodes %v and %v cannot reach each other", small, large), n.healLinks(), n.shapeAll(links, Shape{Cut: true})
+	return fmt.Sprintf("nodes %v and %v cannot reach each other", small, large), healLinks(n.c), n.shapeAll(links, Shape{Cut: true})
 }
 
 func strikeBridge(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
@@ -268,7 +270,7 @@ func strikeBridge(_ context.Context, n *nemesis) (string, func(context.Context) 
 	if a == b {
 		return "", nil, errNotNow
 	}
-	return fmt.Sprintf("%s and %s cannot reach each other", n.role(a), n.role(b)), n.healLinks(),
+	return fmt.Sprintf("%s and %s cannot reach each other", n.role(a), n.role(b)), healLinks(n.c),
 		n.shapeAll(between(a, b), Shape{Cut: true})
 }
 
@@ -288,13 +290,13 @@ func (n *nemesis) around() (what string, links []cut) {
 func strikeDelay(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	who, links := n.around()
 	s := Shape{Delay: time.Duration(5+n.rng.IntN(250)) * time.Millisecond, Jitter: time.Duration(n.rng.IntN(100)) * time.Millisecond}
-	return fmt.Sprintf("packets between %s take %s and up to %s more", who, s.Delay, s.Jitter), n.healLinks(), n.shapeAll(links, s)
+	return fmt.Sprintf("packets between %s take %s and up to %s more", who, s.Delay, s.Jitter), healLinks(n.c), n.shapeAll(links, s)
 }
 
 func strikeDrop(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	who, links := n.around()
 	s := Shape{Drop: 0.02 + 0.3*n.rng.Float64()}
-	return fmt.Sprintf("%.0f %% of the packets between %s are lost", 100*s.Drop, who), n.healLinks(), n.shapeAll(links, s)
+	return fmt.Sprintf("%.0f %% of the packets between %s are lost", 100*s.Drop, who), healLinks(n.c), n.shapeAll(links, s)
 }
 
 func strikeReset(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
@@ -390,6 +392,7 @@ func strikeWipe(onlyRaft bool) func(context.Context, *nemesis) (string, func(con
 		}
 		node := n.follower()
 		n.rebuilding, n.wiped[node] = node, n.line.now()
+		n.watch.renewed(node)
 		what := fmt.Sprintf("%s loses all its data", nodeName(node))
 		if onlyRaft {
 			what = fmt.Sprintf("%s loses its consensus state", nodeName(node))

@@ -32,6 +32,7 @@ const (
 	kindHeal        = "did not heal"
 	kindStuck       = "subscriber stuck"
 	kindLeaders     = "two leaders in one term"
+	kindRenewed     = "consensus state lost"
 	kindVerify      = "verify found damage"
 	kindSkipped     = "event never delivered"
 	kindForgotten   = "message forgotten"

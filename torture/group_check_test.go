@@ -317,7 +317,7 @@ func TestUnfinished(t *testing.T) {
 func TestCalm(t *testing.T) {
 	s := newScene(t)
 	w := newWatch(nil, nil, s.find, &timeline{start: time.Now()})
-	follows, leads := view{"Follower", 2}, view{"Leader", 2}
+	follows, leads := view{state: "Follower", term: 2}, view{state: "Leader", term: 2}
 	look := func(begun int64, views ...view) {
 		claims := map[int64][]int{}
 		leader, term := -1, int64(-1)
@@ -336,9 +336,9 @@ func TestCalm(t *testing.T) {
 		{leads, follows}, {leads, follows},
 		{leads, {}},
 		{leads, follows}, {leads, follows},
-		{leads, {"Leader", 3}},
-		{follows, {"Leader", 3}}, {follows, {"Leader", 3}},
-		{follows, {"Leader", 4}}, {follows, {"Leader", 4}},
+		{leads, {state: "Leader", term: 3}},
+		{follows, {state: "Leader", term: 3}}, {follows, {state: "Leader", term: 3}},
+		{follows, {state: "Leader", term: 4}}, {follows, {state: "Leader", term: 4}},
 		{follows, follows},
 	} {
 		look(far*int64(i+1), views...)

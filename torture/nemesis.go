@@ -206,9 +206,9 @@ func (n *nemesis) choose(others []*stroke) *fault {
 	return nil
 }
 
-// endure lets the faults last and ends them, the last one first.
+// endure lets the faults last and ends them, in any order.
 func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
-	for i := len(strokes) - 1; i >= 0; i-- {
+	for _, i := range n.rng.Perm(len(strokes)) {
 		s := strokes[i]
 		if s == nil {
 			continue

@@ -42,6 +42,7 @@ func strikeReplace(ctx context.Context, n *nemesis) (string, func(context.Contex
 		}
 	}
 	n.rebuilding, n.wiped[node] = node, n.line.now()
+	n.watch.renewed(node)
 	if err := n.watch.remove(ctx, n.c.Targets(), node, id); err != nil {
 		n.find.add(kindHeal, "%s, and all others follow, but it cannot be removed within %s: %v", what, removeLimit, err)
 		return what + " could not be removed", func(ctx context.Context) error { return n.c.Start(ctx, node) }, nil

@@ -1,11 +1,13 @@
 package torture
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"path"
 	"path/filepath"
 	"slices"
@@ -24,14 +26,16 @@ const postingsTables = "index/postings/????????-*[0-9a-f]"
 // streamTables is the pattern of the index tables of streams, with their filters.
 const streamTables = "index/????????-*"
 
-// rot is a bit that changed on a disk.
+// rotSector is what a disk loses at once, in bytes.
+const rotSector = 512
+
+// rot is what changed on a disk.
 type rot struct {
-	node   int
-	file   string
-	at     int64
-	was    byte
-	is     byte
-	struck int64
+	node    int
+	file    string
+	at      int64
+	was, is []byte
+	struck  int64
 	// hidden rot is met by the look-ups that need the place, and by no start.
 	hidden bool
 }
@@ -45,12 +49,12 @@ func (r *rot) healed(files vfs.FS) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var b [1]byte
-	_, err = f.ReadAt(b[:], r.at)
+	now := make([]byte, len(r.is))
+	_, err = f.ReadAt(now, r.at)
 	if errors.Is(err, io.EOF) { // It was written again after a power cut.
 		return true, f.Close()
 	}
-	return err == nil && b[0] != r.is, errors.Join(err, f.Close())
+	return err == nil && !bytes.Equal(now, r.is), errors.Join(err, f.Close())
 }
 
 // unmake has a disk give back what was written, if the file is still there.
@@ -62,11 +66,11 @@ func (r *rot) unmake(files vfs.FS) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt([]byte{r.was}, r.at)
+	_, err = f.WriteAt(r.was, r.at)
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// strikeRot changes a byte of a file of a node that runs, one of those that match a pattern. It
+// strikeRot changes bytes of a file of a node that runs, one of those that match a pattern. It
 // spares the last ones, which may still be written, and a margin at both ends. It strikes only when
 // what it did before is healed.
 func strikeRot(pattern string, spared int, margin int64) func(context.Context, *nemesis) (string, func(context.Context) error, error) {
@@ -90,7 +94,7 @@ func strikeRot(pattern string, spared int, margin int64) func(context.Context, *
 		}
 		r := &rot{node: node, file: filepath.Join(folder, names[n.rng.IntN(len(names)-spared)]), struck: n.line.now(), hidden: pattern == streamTables}
 		n.rotten.Store(filepath.Base(r.file), true)
-		err = r.change(files, n.rng.Int64(), margin)
+		err = r.change(files, n.rng, margin)
 		// A scavenge or a merge has just replaced it.
 		if errors.Is(err, errNotNow) || errors.Is(err, fs.ErrNotExist) {
 			return "", nil, errNotNow
@@ -99,7 +103,7 @@ func strikeRot(pattern string, spared int, margin int64) func(context.Context, *
 			return "", nil, err
 		}
 		n.rot = r
-		what := fmt.Sprintf("byte %d of %s of %s changes", r.at, filepath.Base(r.file), n.role(node))
+		what := fmt.Sprintf("%d bytes at %d of %s of %s change", len(r.is), r.at, filepath.Base(r.file), n.role(node))
 		if n.rng.IntN(2) == 0 {
 			return what, nil, nil // Its readers meet it.
 		}
@@ -123,20 +127,39 @@ func strikeIndexLoss(ctx context.Context, n *nemesis) (string, func(context.Cont
 		errors.Join(err, files.RemoveAll(filepath.Join(folder, "index", "postings")))
 }
 
-// change changes a bit, chosen by chance, in the file.
-func (r *rot) change(files vfs.FS, chance, margin int64) error {
-	info, err := files.Stat(r.file)
+// change changes a bit of the file, chosen by chance, or has a sector read as zeros, as one does
+// that the disk never wrote.
+func (r *rot) change(files vfs.FS, rng *rand.Rand, margin int64) (err error) {
+	f, err := files.OpenReadWrite(r.file)
 	if err != nil {
 		return err
 	}
-	if info.Size() <= 2*margin {
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	if size <= 2*margin {
 		return errNotNow
 	}
-	r.at = margin + (chance&(1<<60-1))%(info.Size()-2*margin)
-	bit := chance >> 60
-	r.is, err = flipBit(files, r.file, 8*r.at+bit)
-	r.was = r.is ^ 1<<bit
-	return err
+	r.at = margin + rng.Int64N(size-2*margin)
+	bit, end := byte(1)<<rng.IntN(8), r.at+1
+	if sector := r.at / rotSector * rotSector; rng.IntN(2) == 0 {
+		r.at, end, bit = max(sector, margin), min(sector+rotSector, size-margin), 0
+	}
+	r.was = make([]byte, end-r.at)
+	if err := vfs.ReadFull(f, r.was, r.at); err != nil {
+		return err
+	}
+	r.is = make([]byte, len(r.was))
+	if bit != 0 {
+		r.is[0] = r.was[0] ^ bit
+	}
+	if bytes.Equal(r.is, r.was) {
+		return errNotNow
+	}
+	_, err = f.WriteAt(r.is, r.at)
+	return errors.Join(err, f.Sync())
 }
 
 // uncover undoes hidden rot that nothing has met.
@@ -187,7 +210,7 @@ func (n *nemesis) restore(ctx context.Context, limit time.Duration) error {
 			}
 		}
 		if clock.Sleep(ctx, 200*time.Millisecond) != nil {
-			n.find.add(kindHeal, "%s has not healed %s, whose byte %d changed at %s; it logged last:\n%s", nodeName(n.rot.node), n.rot.file,
+			n.find.add(kindHeal, "%s has not healed %s, which changed from byte %d on at %s; it logged last:\n%s", nodeName(n.rot.node), n.rot.file,
 				n.rot.at, seconds(n.rot.struck), n.c.LogTail(n.rot.node))
 			return nil
 		}

@@ -29,6 +29,7 @@ const (
 type view struct {
 	state string // as /gossip spells it, "" when it did not answer
 	term  int64
+	id    string // "" when it did not say
 }
 
 func (v view) leads() bool { return v.state == "Leader" }
@@ -44,7 +45,8 @@ type watch struct {
 
 	mu      sync.Mutex
 	views   map[int]view
-	leader  int // -1: no node says so
+	ids     map[int]string // that nodes had first, "" of those whose disks were destroyed
+	leader  int            // -1: no node says so
 	term    int64
 	changes int
 	double  int // looks in a row with two leaders of one term
@@ -61,7 +63,7 @@ type calm struct {
 }
 
 func newWatch(h *client.Client, targets func() []Target, f *findings, line *timeline) *watch {
-	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
+	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, ids: map[int]string{}, leader: -1}
 }
 
 func (w *watch) run(ctx context.Context) {
@@ -93,6 +95,7 @@ func (w *watch) look(ctx context.Context) {
 	leader, term, claims := -1, int64(-1), map[int64][]int{}
 	for i, t := range list {
 		w.views[t.Index] = views[i]
+		w.known(t.Index, views[i].id)
 		if v := views[i]; v.leads() {
 			claims[v.term] = append(claims[v.term], t.Index)
 			if v.term > term {
@@ -115,6 +118,26 @@ func (w *watch) look(ctx context.Context) {
 		w.term = term
 	}
 	w.leader = leader
+}
+
+// known finds a node that has an id other than before: then it has lost what it voted and
+// promised, and the others took it for a new one. w.mu is held.
+func (w *watch) known(node int, id string) {
+	switch first, ok := w.ids[node]; {
+	case strings.Trim(id, "0-") == "" || first == id || ok && first == "": // It starts, too.
+	case !ok:
+		w.ids[node] = id
+	default:
+		w.ids[node] = ""
+		w.find.add(kindRenewed, "%s has lost its consensus state, no fault having destroyed it: its id was %s and is %s", nodeName(node), first, id)
+	}
+}
+
+// renewed says that a node may have another id from now on.
+func (w *watch) renewed(node int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ids[node] = ""
 }
 
 // count looks for two leaders of one term. w.mu is held.
@@ -220,7 +243,7 @@ func (w *watch) ask(ctx context.Context, t Target) view {
 			continue // A node that was replaced stays in gossip for a while, at the same address.
 		}
 		if at := m.Address(); at == self || strings.HasSuffix(t.Base, "//"+at) {
-			return view{m.State, m.Term}
+			return view{m.State, m.Term, m.ID}
 		}
 	}
 	return view{}

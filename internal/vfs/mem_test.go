@@ -228,8 +228,8 @@ func BenchmarkCrashClone(b *testing.B) {
 	}
 }
 
-// TestMappedMem: a mapping outlives the handle and the name of its file, and a clone can be mapped as
-// well, but does not follow what is written to the one that it was made of.
+// TestMappedMem: a mapping outlives the handle and the name of its file, and a clone can be mapped
+// as well, but does not follow what is written to the one that it was made of.
 func TestMappedMem(t *testing.T) {
 	m := vfs.NewCrashMem()
 	m.SetMappable()
