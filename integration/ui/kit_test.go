@@ -378,15 +378,31 @@ func (p *tab) click(role, name string) {
 		}
 		n := nodes[len(nodes)-1] // A button in a dialog comes after the one that opened it.
 		var disabled bool
-		if err := p.call(n, "function() { this.scrollIntoView({block: 'center'}); return !!this.disabled }", &disabled); err != nil {
+		if err := p.call(n, hearsClicks, &disabled); err != nil {
 			return err
 		}
 		if disabled {
 			return fmt.Errorf("it is disabled")
 		}
-		return p.press(n.BackendDOMNodeID)
+		if err := p.press(n.BackendDOMNodeID); err != nil {
+			return err
+		}
+		var missed bool
+		if err := p.call(n, "function() { return !this.clicked && this.isConnected }", &missed); err == nil && missed {
+			return fmt.Errorf("it moved away from the mouse")
+		}
+		return nil // What is gone was clicked.
 	})
 }
+
+// hearsClicks brings an element into view, notes when it is clicked, and says whether it is
+// disabled.
+const hearsClicks = `function() {
+	this.scrollIntoView({block: "center"});
+	this.clicked = false;
+	this.addEventListener("click", () => { this.clicked = true; }, {capture: true, once: true});
+	return !!this.disabled;
+}`
 
 // press clicks where a node is. One that moves, as while its page is filled, is an error.
 func (p *tab) press(node cdp.BackendNodeID) error {
