@@ -129,7 +129,7 @@ var (
 	errClearing   = &Conflict{"The streams of the rebuild before are being deleted. Try again later"}
 	errNotSwapped = &Conflict{"The projection could not be stopped. Nothing was swapped"}
 	errUnsettled  = &Conflict{"The projection is being started or stopped. Try again later"}
-	errAhead      = &Conflict{"The projection may have emitted after its last checkpoint. Start it, let it catch up, and swap then"}
+	errAhead      = &Conflict{"The projection may have emitted after its last checkpoint. Start it, let it catch up, and swap then; if it cannot, end the rebuild and update it"}
 	errBehind     = &Conflict{"The rebuild has not caught up with the projection yet"}
 )
 
@@ -419,7 +419,7 @@ func (s *Service) RebuildStatus(ctx context.Context, name string, compare, withS
 // rebuildStatus is the status of the second version in a word. The caller holds mu.
 func (p *projection) rebuildStatus() string {
 	s := p.follower.status()
-	if s == RebuildReady && p.m.status == running && !p.statisticsLocked().Settled {
+	if s == RebuildReady && !p.m.status.ended() && !p.statisticsLocked().Settled {
 		return RebuildRunning // The first has to come again to where it was.
 	}
 	return s

@@ -48,7 +48,8 @@ func (s *site) begin() {
 		s.Stop()
 	}
 	s.Service = projection.New(projection.Options{
-		Store: s.store, May: func(context.Context, projection.Identity, string, bool) error { return nil },
+		MaxStateSize: 1 << 20,
+		Store:        s.store, May: func(context.Context, projection.Identity, string, bool) error { return nil },
 		Links: func(context.Context, projection.Identity) event.LinkReader { return event.EveryLink },
 	})
 	s.Start(context.Background())
@@ -247,6 +248,10 @@ func TestRebuildOfOneThatRests(t *testing.T) {
 			text: script("fromAll()", "A"), rest: command(projection.Disable), leads: true, isUnsure: true, status: "Running", tags: "AAAAAAAAAABBBBBBBBBB"},
 		"faulted": {
 			text:  strings.Replace(script("fromAll()", "A"), "s.n++", "if (e.data.n === 7) throw 'the seventh'; s.n++", 1),
+			rest:  func(*site) error { return nil },
+			leads: true, status: "Running", tags: "AAAAAAABBBBBBBBBBBBB"},
+		"faulted by the size of its state": {
+			text:  strings.Replace(script("fromAll()", "A"), "s.n++", "if (e.data.n === 7) s.big = 'x'.repeat(2 << 20); s.n++", 1),
 			rest:  func(*site) error { return nil },
 			leads: true, status: "Running", tags: "AAAAAAABBBBBBBBBBBBB"},
 		"aborted":                  {text: script("fromAll()", "A"), rest: command(projection.Abort), isUnsure: true, status: "Running", tags: "AAAAAAAAAABBBBBBBBBB"},

@@ -40,6 +40,8 @@ func (s *Service) Await(ctx context.Context, name string, position int64) error 
 		cancel()
 		if _, rests := errors.AsType[*Resting](err); rests && ctx.Err() == nil {
 			continue // Likewise.
+		} else if rests {
+			return context.Cause(ctx)
 		} else if err != nil {
 			return err
 		}

@@ -189,7 +189,8 @@ func (r *Run) fill() error {
 // waiting is called by the reader when all that it handed on is handled, and it is about to wait.
 func (r *Run) waiting(done int64) {
 	r.handled = done
-	r.publish()
+	r.opts.Done(done)
+	r.board.update(func() { r.board.statistics.Settled = r.isCaughtUp() })
 	r.rest.wait()
 }
 

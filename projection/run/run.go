@@ -262,7 +262,7 @@ func (r *Run) end(err error) {
 // checkpoint of a run that ends. A script is deterministic and faults where it faulted before: no
 // run came past that event.
 func (r *Run) isSettled(err error) bool {
-	_, isOfEvent := errors.AsType[*eventFault](err)
+	_, isOfEvent := errors.AsType[*handler.Fault](err)
 	return r.at.Equal(r.saved.At) && (r.isCaughtUp() || r.ending == Faulted && isOfEvent)
 }
 

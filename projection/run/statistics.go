@@ -97,7 +97,7 @@ func (r *Run) Statistics() Statistics {
 	return f
 }
 
-// publish renews the statistics. The caller holds the lock, or is the loop.
+// publish renews the statistics. The caller holds the lock.
 func (r *Run) publish() {
 	r.opts.Done(r.handled)
 	b := &r.board

@@ -8,6 +8,19 @@ import (
 	"github.com/annalsdb/annals/internal/check"
 )
 
+// TestMessageThatIsRewritten: a leader that was replaced learns the newer term from raft, also if
+// this node has rewritten its message for a snapshot of that term.
+func TestMessageThatIsRewritten(t *testing.T) {
+	to := open(t, Options{Node: node(1), Cluster: member(clusterA)})
+	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
+	there := to.Raft(RaftOptions{Append: func(a *raft.AppendEntriesRequest) {
+		a.PrevLogEntry, a.PrevLogTerm, a.Entries = 8, a.Term+1, nil
+	}})
+	answering(t, there)
+	var resp raft.AppendEntriesResponse
+	check.NoError(t, from.Raft(RaftOptions{}).AppendEntries(raft.ServerID(node(1).String()), there.LocalAddr(), message(), &resp))
+}
+
 // TestEntriesOfADeposedLeader: a leader that was replaced and has taken entries of its successor
 // cannot pass them on in the name of its own term, neither one by one nor through a pipeline.
 func TestEntriesOfADeposedLeader(t *testing.T) {

@@ -234,11 +234,11 @@ func (r *Raft) pump() {
 				rpc.Respond(struct{}{}, err)
 				continue
 			}
+			if r.turnedDown(rpc) { // It judges messages as they were sent.
+				continue
+			}
 			if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && r.opts.Append != nil {
 				r.opts.Append(req)
-			}
-			if r.turnedDown(rpc) {
-				continue
 			}
 			byID(rpc.Command)
 			select {
