@@ -3,7 +3,7 @@
 # it names, and fails unless they fail with it. The tree is not touched.
 #   scripts/mutants.sh [NAME...]   only these
 #   MUTANTS=K/N                    without names: every Nth, from the Kth on, K from 0
-#   TORTURE="FLAGS"                annals torture with these flags in place of the tests; one that
+#   MUTANTS_TORTURE="FLAGS"        annals torture with these flags in place of the tests; one that
 #                                  does not notice is no failure, as it cannot notice them all
 #
 # A mutant is a patch. Its first lines are "# test: PACKAGE [FLAGS]", the arguments for go test,
@@ -34,10 +34,10 @@ torture() {
 	local code=0
 	SECONDS=0
 	# shellcheck disable=SC2086 # several flags
-	TMPDIR=$dir "$dir/bin/annals" torture --fail-fast $TORTURE >"$dir/out" 2>"$dir/err" || code=$?
+	TMPDIR=$dir "$dir/bin/annals" torture --fail-fast $MUTANTS_TORTURE >"$dir/out" 2>"$dir/err" || code=$?
 	case $code in
-	0) echo "$1: NOT noticed by torture $TORTURE, within $SECONDS s" ;;
-	1) echo "$1: noticed by torture $TORTURE, within $SECONDS s: $(grep -h -m 1 '^violation: ' "$dir/out" "$dir/err" | cut -c 12-100)" ;;
+	0) echo "$1: NOT noticed by torture $MUTANTS_TORTURE, within $SECONDS s" ;;
+	1) echo "$1: noticed by torture $MUTANTS_TORTURE, within $SECONDS s: $(grep -h -m 1 '^violation: ' "$dir/out" "$dir/err" | cut -c 12-100)" ;;
 	*)
 		echo "$1: torture could not be run"
 		tail -n 20 "$dir/err"
@@ -69,7 +69,7 @@ for name in "$@"; do
 		done
 		printf '}}'
 	} >"$dir/$name.json"
-	if [ -n "${TORTURE:-}" ]; then
+	if [ -n "${MUTANTS_TORTURE:-}" ]; then
 		torture "$name" || missed=1
 		continue
 	fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows that annals torture notices broken promises: builds a binary that breaks one
 # promise of the product at a time, and fails unless every run of it ends with a violation.
-# All of them show after kills, and other faults take the place of these in a short run.
+# All of them show after kills; in a short run other faults would leave less time for kills.
 #   SECONDS_EACH  how long each run is tortured (default 20)
 #   RUNS          runs for each promise (default 1)
 set -euo pipefail

@@ -228,33 +228,8 @@ func (c *cluster) base(ip string) string {
 func (c *cluster) Certificates() *torture.Certificates { return c.certificates }
 
 func (c *cluster) Certify(i int, t torture.Trust) (string, error) {
-	return c.certify(c.at(i).etc, c.at(i).ip, t)
-}
-
-// certify writes the files of a node. No process reads them meanwhile.
-func (c *cluster) certify(etc vfs.FS, ip string, t torture.Trust) (string, error) {
-	files, serial, err := c.certificates.Issue(netip.MustParseAddr(ip), t)
-	if err == nil {
-		err = etc.MkdirAll(path.Join(etcFolder, torture.RootsFolder))
-	}
-	for name, content := range files {
-		file := path.Join(etcFolder, name)
-		if content == nil {
-			err = errors.Join(err, etc.RemoveAll(file))
-			continue
-		}
-		err = errors.Join(err, write(etc, file, content))
-	}
-	return serial, err
-}
-
-func write(files vfs.FS, name string, content []byte) error {
-	f, err := files.Create(name)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(content, 0)
-	return errors.Join(err, f.Close())
+	m := c.at(i)
+	return c.certificates.Put(m.etc, etcFolder, m.ip, t)
 }
 
 func (c *cluster) Voters() int { return c.plan.nodes }
@@ -544,7 +519,7 @@ func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func()
 	ip := c.net.Address(restored)
 	etc := vfs.NewMem()
 	if c.certificates != nil {
-		if _, err := c.certify(etc, ip, torture.Trust{}); err != nil {
+		if _, err := c.certificates.Put(etc, etcFolder, ip, torture.Trust{}); err != nil {
 			return torture.Target{}, nil, err
 		}
 	}

@@ -6,16 +6,19 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // Certificates are what the operator makes for a cluster that has TLS and users. There are two
@@ -58,9 +61,29 @@ type Trust struct {
 	Issuer int // 0 or 1
 }
 
-// Issue makes a certificate for a node at an address. The files are named below the folder of the
+// Put puts files with a new certificate for a node at an address into its folder. Whoever reads one
+// of them meanwhile has the old one or the new one.
+func (c *Certificates) Put(files vfs.FS, folder, ip string, t Trust) (serial string, err error) {
+	contents, serial, err := c.issue(netip.MustParseAddr(ip), t)
+	if err != nil {
+		return "", err
+	}
+	if err := files.MkdirAll(path.Join(folder, RootsFolder)); err != nil {
+		return "", err
+	}
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
+		if file := path.Join(folder, name); contents[name] == nil {
+			err = errors.Join(err, vfs.RemoveIfThere(files, file))
+		} else {
+			err = errors.Join(err, vfs.WriteFileAtomic(files, file, contents[name]))
+		}
+	}
+	return serial, err
+}
+
+// issue makes a certificate for a node at an address. The files are named below the folder of the
 // node; one without content is to be removed.
-func (c *Certificates) Issue(ip netip.Addr, t Trust) (files map[string][]byte, serial string, err error) {
+func (c *Certificates) issue(ip netip.Addr, t Trust) (files map[string][]byte, serial string, err error) {
 	issued, err := c.authorities[t.Issuer].Issue(certs.NodeOptions{IPs: []netip.Addr{ip}})
 	if err != nil {
 		return nil, "", err

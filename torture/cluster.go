@@ -42,7 +42,7 @@ type Cluster interface {
 	Resume(node int) error
 	Running(node int) bool
 	// Move gives a node another machine, at another address, with an empty disk. What runs on the
-	// old one runs on, as Former, until the next move.
+	// old one continues, as Former, until the next move.
 	Move(node int) error
 	// Wipe removes the data of a node that does not run, or only its consensus state.
 	Wipe(node int, onlyRaft bool) error

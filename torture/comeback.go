@@ -19,10 +19,10 @@ func randomly(ctx context.Context, rng *rand.Rand, shortest, longest time.Durati
 	_ = clock.Sleep(ctx, shortest+time.Duration(rng.Int64N(int64(longest-shortest))))
 }
 
-// strikeStraggler cuts a follower off until the others have dropped entries that it lacks, and has
-// leadership move meanwhile. Its links come back one after the other, so that it may hear of the
-// old leader first. Mostly it is killed just after something has happened to it, and starts again
-// while the other links are still cut: what it had taken by then must be whole.
+// strikeStraggler cuts a follower off for some time, in which the others may drop entries that it
+// lacks, and asks the leader to resign meanwhile. Its links come back one after the other, so that
+// it may hear of the old leader first. Mostly it is killed just after something has happened to it,
+// and starts again while the other links are still cut: what it had taken by then must be whole.
 func strikeStraggler(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	leader, ok := n.watch.leads(n.c.Targets())
 	node := n.follower()

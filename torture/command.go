@@ -51,6 +51,11 @@ every node and compared with what the clients know:
     order
   - backups taken meanwhile restore: all events acknowledged before are there, and nothing else
   - data that a node has redacted are in none of its files; everything else is as before
+  - with --tls, users whom the operator changes are let in and shown streams, or not, by every node
+    that has the change
+  - nodes that are to take new certificates show them on new connections
+  - voters that were removed are replaced, and the other machine gets all data and a vote
+  - no node loses its consensus state unless a fault destroys it
   - no node ended by itself, none took long to heal, and verify finds no damage
 
 Faults:
@@ -231,8 +236,11 @@ func flipRound(ctx context.Context, o *options, seed uint64, out io.Writer) (*fl
 
 // keepEvidence writes what the clients know next to the data of the nodes.
 func (r *round) keepEvidence(s *Summary) error {
-	return errors.Join(
-		writeLines(filepath.Join(r.dir, "summary.json"), func(e *json.Encoder) error { return e.Encode(s) }),
+	err := writeLines(filepath.Join(r.dir, "summary.json"), func(e *json.Encoder) error { return e.Encode(s) })
+	if r.load == nil { // No client has begun.
+		return err
+	}
+	return errors.Join(err,
 		writeLines(filepath.Join(r.dir, "history.jsonl"), r.writeHistory),
 		writeLines(filepath.Join(r.dir, "log.jsonl"), r.writeLog),
 		writeLines(filepath.Join(r.dir, "messages.jsonl"), r.writeMessages),

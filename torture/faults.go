@@ -80,10 +80,10 @@ func allFaults() []fault {
 		{name: "stream-index-rot", doc: "a bit or a sector of an index table of streams, or of its filter, changes on the disk of a running node", weight: 6, shortest: 200, longest: 4000, nodes: 1, ends: true, destroys: true, strike: strikeRot(streamTables, 0, 0)},
 		{name: "index-loss", doc: "a node is stopped or killed, and its index of postings removed", weight: 4, shortest: 50, longest: 3000, nodes: 1, ends: true, strike: strikeIndexLoss},
 		{name: "storm", doc: "links are cut and healed, nodes killed and started, disks filled and freed, many times within seconds", weight: 12, shortest: 0, longest: 0, nodes: 2, network: true, ends: true, judged: true, strike: strikeStorm},
-		{name: "straggler", doc: "a follower is cut off, leadership moves, its links come back one by one, and it is killed meanwhile", weight: 6, shortest: 0, longest: 2000, nodes: 3, network: true, ends: true, judged: true, strike: strikeStraggler},
+		{name: "straggler", doc: "a follower is cut off, the leader is asked to resign, its links come back one by one, and it is killed meanwhile", weight: 6, shortest: 0, longest: 2000, nodes: 3, network: true, ends: true, judged: true, strike: strikeStraggler},
 		{name: "full-alone", doc: "the leader is cut off, its disk fills, and it comes back before there is space", weight: 5, shortest: 1000, longest: 6000, nodes: 3, network: true, disk: true, judged: true, strike: strikeFullAlone},
 		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, strike: strikeReplica},
-		{name: "replace", doc: "the operator removes a voter, which another machine at another address replaces; the old one runs on or comes back", weight: 5, shortest: 500, longest: 9000, nodes: 3, ends: true, destroys: true, judged: true, strike: strikeReplace},
+		{name: "replace", doc: "the operator removes a voter, which another machine at another address replaces; the old one continues or comes back", weight: 5, shortest: 500, longest: 9000, nodes: 3, ends: true, destroys: true, judged: true, strike: strikeReplace},
 		{name: "renew", doc: "nodes get new certificates while they run, of the same authority or another; only with --tls", weight: 8, shortest: 0, longest: 0, nodes: 1, tls: true, judged: true, strike: strikeRenew},
 	}
 }
@@ -348,7 +348,7 @@ func strikeDiskHang(_ context.Context, n *nemesis) (string, func(context.Context
 }
 
 // leftOnDisk is what a full disk has left: nothing, so little that some writes still succeed, or a
-// part of what nodes keep in reserve. With that a node runs on and takes no entries.
+// part of what nodes keep in reserve. With that a node continues and takes no entries.
 var leftOnDisk = [...]int64{0, 4096, 64 << 10, 16 << 20, 48 << 20, 100 << 20}
 
 func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -176,23 +175,15 @@ func (c *labCluster) base(h *lab.Host) string {
 
 func (c *labCluster) Certificates() *Certificates { return c.certificates }
 
-func (m *member) etc() string { return filepath.Join(m.host.Dir(), "etc") }
+// etc is the folder of a machine's certificates. It is not on the machine's disk, which may be full
+// or hang.
+func (c *labCluster) etc(m *member) string {
+	return filepath.Join(c.lab.Dir(), fmt.Sprintf("etc-%d", m.host.Index()))
+}
 
 func (c *labCluster) Certify(i int, t Trust) (string, error) {
 	m := c.at(i)
-	files, serial, err := c.certificates.Issue(netip.MustParseAddr(m.host.Addr()), t)
-	if err == nil {
-		err = os.MkdirAll(filepath.Join(m.etc(), RootsFolder), 0o700)
-	}
-	for name, content := range files {
-		file := filepath.Join(m.etc(), name)
-		if content == nil {
-			err = errors.Join(err, os.RemoveAll(file))
-			continue
-		}
-		err = errors.Join(err, os.WriteFile(file, content, 0o600))
-	}
-	return serial, err
+	return c.certificates.Put(vfs.OS, c.etc(m), m.host.Addr(), t)
 }
 
 // security are the options of a node on a host about who may ask it.
@@ -200,9 +191,10 @@ func (c *labCluster) security(m *member) []string {
 	if c.certificates == nil {
 		return []string{"--insecure"}
 	}
+	etc := c.etc(m)
 	return []string{
-		"--certificate-file", filepath.Join(m.etc(), CertificateFile), "--certificate-private-key-file", filepath.Join(m.etc(), KeyFile),
-		"--trusted-root-certificates-path", filepath.Join(m.etc(), RootsFolder),
+		"--certificate-file", filepath.Join(etc, CertificateFile), "--certificate-private-key-file", filepath.Join(etc, KeyFile),
+		"--trusted-root-certificates-path", filepath.Join(etc, RootsFolder),
 	}
 }
 

@@ -74,6 +74,14 @@ type stroke struct {
 	cure   func(context.Context) error
 }
 
+// late is 1 for a stroke that is cured last. s may be nil.
+func (s *stroke) late() int {
+	if s != nil && s.fault.destroys {
+		return 1
+	}
+	return 0
+}
+
 // run strikes until the context ends, and leaves no fault except nodes that have ended by
 // themselves.
 func (n *nemesis) run(ctx context.Context) {
@@ -206,9 +214,12 @@ func (n *nemesis) choose(others []*stroke) *fault {
 	return nil
 }
 
-// endure lets the faults last and ends them, in any order.
+// endure lets the faults last and ends them, in any order, but that which destroyed a disk last: its
+// end waits for the node to have caught up.
 func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
-	for _, i := range n.rng.Perm(len(strokes)) {
+	order := n.rng.Perm(len(strokes))
+	slices.SortStableFunc(order, func(a, b int) int { return strokes[a].late() - strokes[b].late() })
+	for _, i := range order {
 		s := strokes[i]
 		if s == nil {
 			continue
@@ -334,6 +345,7 @@ func (n *nemesis) others(node int) []int {
 func (n *nemesis) rebuilt(ctx context.Context) bool {
 	if n.rebuilding >= 0 && n.watch.caughtUp(ctx, n.c.Targets(), n.rebuilding) == nil {
 		n.line.add(happenedNode, "%s has caught up again", nodeName(n.rebuilding))
+		n.watch.settled(n.rebuilding)
 		n.rebuilding = -1
 	}
 	return n.rebuilding < 0

@@ -245,6 +245,28 @@ func TestScheduleFollowsSeed(t *testing.T) {
 	}
 }
 
+// TestDestroyedIsCuredLast: a node that must catch up needs the others.
+func TestDestroyedIsCuredLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		line := &timeline{start: time.Now()}
+		c := newFake(3)
+		n := newNemesis(c, newWatch(nil, c.Targets, s.find, line), line, s.find, 1, nil, func() {})
+		for range 20 {
+			var cured []string
+			active := func(name string, destroys bool) *stroke {
+				return &stroke{fault: &fault{name: name, destroys: destroys}, cure: func(context.Context) error {
+					cured = append(cured, name)
+					return nil
+				}}
+			}
+			n.endure(t.Context(), []*stroke{active("wipe", true), nil, active("halves", false), active("pause", false)})
+			check.Equal(t, len(cured), 3, cured)
+			check.Equal(t, cured[2], "wipe", cured)
+		}
+	})
+}
+
 func TestDied(t *testing.T) {
 	s := newScene(t)
 	line := &timeline{start: time.Now()}

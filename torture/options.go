@@ -101,6 +101,12 @@ func (o *options) validate() error {
 	if o.bitFlips > 0 && (len(o.attach) > 0 || o.nodes < 3) {
 		return errors.New("--bit-flips needs three or more nodes, which this command starts itself")
 	}
+	if o.tls && o.bitFlips > 0 {
+		return errors.New("--tls does not go together with --bit-flips, whose nodes have no certificates")
+	}
+	if o.tls && len(o.attach) > 0 {
+		return errors.New("--tls gives certificates to nodes that this command starts; with --attach write https:// in their addresses")
+	}
 	if o.keep == "" {
 		return errors.New("--keep needs the name of a folder")
 	}

@@ -16,7 +16,7 @@ import (
 const removeLimit = time.Minute
 
 // strikeReplace removes a voter, dead or alive, and lets another machine take its place, at another
-// address and with an empty disk. What ran on the old machine runs on, or comes back for a while:
+// address and with an empty disk. What ran on the old machine continues, or comes back for a while:
 // it has no say any more.
 func strikeReplace(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	if !n.rebuilt(ctx) || n.rot != nil {
@@ -148,10 +148,12 @@ func (w *watch) isRemoved(ctx context.Context, nodes []Target, id string) bool {
 	if err != nil {
 		return false
 	}
+	others := false // A list without voters says nothing.
 	for _, m := range list {
-		if m.NodeID == id && m.Voter {
+		if m.Voter && m.NodeID == id {
 			return false
 		}
+		others = others || m.Voter
 	}
-	return true
+	return others
 }

@@ -54,12 +54,9 @@ const noViolation = "NO VIOLATION"
 const blameAfter = int64(2 * time.Second)
 
 func (r *round) sum(linear linearity, verified int) *Summary {
-	count := &r.load.count
 	s := &Summary{
 		Verdict: noViolation, Seed: r.seed, Nodes: r.c.Voters(), Seconds: time.Since(r.start).Seconds(),
-		Writes: count.of(ofWrites), Reads: count.of(ofReads), Groups: count.of(ofSubscriptions), Scavenges: count.of(ofScavenges),
-		Projections: count.of(ofProjections), Backups: count.of(ofBackups), Redactions: count.of(ofRedactions), Transfers: count.of(ofTransfers), Indexes: count.of(ofIndexes), Decisions: count.of(ofDecisions), Users: count.of(ofUsers),
-		LogEvents: r.load.book.everSeen(), LeaderChanges: r.watch.leaderChanges(), Linearizability: linear, Verified: verified, HistoryFull: r.load.hist.full(),
+		LeaderChanges: r.watch.leaderChanges(), Linearizability: linear, Verified: verified,
 	}
 	s.Violations, s.Counts = r.find.list()
 	if len(s.Violations) > 0 {
@@ -67,12 +64,24 @@ func (r *round) sum(linear linearity, verified int) *Summary {
 	}
 	_, s.Term = r.watch.leading()
 	s.Timeline = r.line.list()
-	gaps := r.load.gaps.known()
+	if r.load != nil { // Clients have begun.
+		r.load.sum(s)
+	}
+	return s
+}
+
+// sum adds what clients did, to a summary with the timeline.
+func (l *load) sum(s *Summary) {
+	count := &l.count
+	s.Writes, s.Reads, s.Groups, s.Scavenges = count.of(ofWrites), count.of(ofReads), count.of(ofSubscriptions), count.of(ofScavenges)
+	s.Projections, s.Backups, s.Redactions = count.of(ofProjections), count.of(ofBackups), count.of(ofRedactions)
+	s.Transfers, s.Indexes, s.Decisions, s.Users = count.of(ofTransfers), count.of(ofIndexes), count.of(ofDecisions), count.of(ofUsers)
+	s.LogEvents, s.HistoryFull = l.book.everSeen(), l.hist.full()
+	gaps := l.gaps.known()
 	for _, g := range gaps {
 		s.LongestGap = max(s.LongestGap, time.Duration(g.to-g.from).Seconds())
 	}
 	s.Outages = outages(s.Timeline, gaps, blameAfter)
-	return s
 }
 
 // print writes the summary for people or for programs.

@@ -58,8 +58,14 @@ func TestConsensusStateLost(t *testing.T) {
 	w.renewed(1)
 	w.known(1, "a") // A look that began before.
 	w.known(1, "b")
+	w.settled(1)
+	for _, id := range []string{"a", "b", "a"} { // Gossip may show the old one.
+		w.known(1, id)
+	}
 	s.expect()
-	w.known(0, "b")
-	w.known(0, "b")
+	w.known(1, "c")
 	s.expect(kindRenewed)
+	w.known(0, "b")
+	w.known(0, "b")
+	check.Equal(t, s.find.total(), 2, "violations")
 }

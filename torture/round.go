@@ -82,10 +82,14 @@ func (r *round) run(ctx context.Context) (*Summary, error) {
 		r.find.first = stop
 	}
 	s, err := r.whole(ctx)
-	if ctx.Err() != nil && outer.Err() == nil && r.load != nil {
-		return r.sum(linearity{}, 0), nil
+	if err == nil || !r.o.failFast || outer.Err() != nil || r.find.total() == 0 {
+		return s, err
 	}
-	return s, err
+	// Mostly it is only the end of ctx. The violation is what counts in any case.
+	if _, err := fmt.Fprintf(r.out, "torture: the first violation ends the round: %v\n", err); err != nil {
+		return nil, err
+	}
+	return r.sum(linearity{}, 0), nil
 }
 
 // whole is a round up to its end, or to the end of ctx.
@@ -114,6 +118,7 @@ func (r *round) whole(ctx context.Context) (_ *Summary, err error) {
 	changed := func() { nodes.set(r.c.Targets()) }
 	changed()
 	r.watch = newWatch(r.http, nodes.all, r.find, r.line)
+	r.watch.ours = r.c.Can().Processes
 	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
 	nem.dial = r.o.dial
 	r.watch.slow, nem.slow, nem.patience = r.o.restless(), r.o.restless(), r.o.heal

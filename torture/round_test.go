@@ -177,6 +177,7 @@ func TestFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--nodes=0"}, {"--seconds=0"}, {"--rate=-1"}, {"--faults=kil"}, {"--keep="}, {"--timeout=0s"}, {"--writers=-1"}, {"--shedders=-1"}, {"--rounds=0"},
 		{"--attach=x"}, {"--attach=http://127.0.0.1:1", "--faults=kill"}, {"more"}, {"--operations=0"},
+		{"--tls", "--bit-flips=1"}, {"--tls", "--attach=http://127.0.0.1:1"},
 	} {
 		cmd := Command()
 		var out bytes.Buffer

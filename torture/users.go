@@ -30,6 +30,8 @@ const (
 	surprises = 3
 	// behindLimit bounds how long a node is waited for that lacks a change of a user.
 	behindLimit = 5 * time.Second
+	// settleTries is how often a user who stays is tried to create.
+	settleTries = 20
 )
 
 // guest is a user whom the operator changes while others work. Only the operator changes it, and
@@ -79,7 +81,7 @@ func (w *warden) visitor(i int) worker { return w.load.worker(visitsOfGuests + i
 
 // newWarden employs the operator, and clients who sign in as the guests.
 func newWarden(l *load, clients int) *warden {
-	// The events of users and of these streams are none of the books.
+	// The events of users and of these streams are not in the books.
 	w := &warden{worker: l.worker(wardens), named: fmt.Sprintf("guests-%08x-", uint32(l.ids.tag))}
 	for i := range w.guests {
 		w.guests[i] = &guest{}
@@ -118,8 +120,24 @@ func (w *warden) prepare(ctx context.Context) error {
 		return fmt.Errorf("prepare the streams of guests: %w", err)
 	}
 	for _, g := range w.guests[:steady] {
-		w.change(ctx, g)
+		if err := w.settle(ctx, g); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// settle makes a guest. A user of whom it is unknown whether there is one is left alone for another.
+func (w *warden) settle(ctx context.Context, g *guest) error {
+	for range settleTries {
+		if w.change(ctx, g) {
+			return nil
+		}
+		if err := clock.Sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	w.find.add(kindUser, "no user can be created in %d tries, before any fault", settleTries)
 	return nil
 }
 
@@ -133,6 +151,9 @@ func (w *warden) turn(ctx context.Context) time.Duration {
 	now := g.pass()
 	nodes := w.targets.all()
 	for _, i := range w.rng.Perm(len(nodes)) {
+		if w.stopped() {
+			break
+		}
 		w.look(ctx, &w.worker, nodes[i], g, now)
 		if old := was; was.login == now.login && was.password != now.password {
 			old.version, old.position, old.enters, old.reads = now.version, now.position, false, false
@@ -242,14 +263,14 @@ func (w *warden) groups(member bool) []string {
 // change makes one change of a guest, and reports whether it was acknowledged. A guest after a
 // change of unknown outcome is left alone: it may yet be done. Another one takes its place.
 func (w *warden) change(ctx context.Context, g *guest) bool {
+	g.mu.Lock()
+	g.version++
 	if g.login == "" {
 		w.logins++
 		g.login = fmt.Sprintf("%s%d", w.named, w.logins)
 	}
-	c := w.next(g)
-	g.mu.Lock()
-	g.version++
 	g.mu.Unlock()
+	c := w.next(g)
 	outcome := w.ask(ctx, &c)
 	w.count.add(ofUsers, c.name+" "+written[outcome], 1)
 	position, known := int64(0), false
@@ -363,8 +384,10 @@ func (w *warden) look(ctx context.Context, v *worker, t Target, g *guest, p pass
 		} else if w.hist.now()-began > int64(behindLimit) {
 			w.count.add(ofUsers, "behind", 1)
 			return
+		} else {
+			wrong = 0 // In a row, with the change.
 		}
-		if clock.Sleep(ctx, 300*time.Millisecond) != nil {
+		if !w.rest(ctx, 300*time.Millisecond) {
 			return
 		}
 	}

@@ -42,11 +42,13 @@ type watch struct {
 	line    *timeline
 	slow    float64 // as of the options
 	spells  spells
+	ours    bool // only this command starts nodes
 
 	mu      sync.Mutex
 	views   map[int]view
-	ids     map[int]string // that nodes had first, "" of those whose disks were destroyed
-	leader  int            // -1: no node says so
+	ids     map[int]string  // that nodes had first, "" of those whose disks are destroyed
+	lost    map[string]bool // ids of nodes whose disks were destroyed: gossip may show them for a while
+	leader  int             // -1: no node says so
 	term    int64
 	changes int
 	double  int // looks in a row with two leaders of one term
@@ -63,7 +65,7 @@ type calm struct {
 }
 
 func newWatch(h *client.Client, targets func() []Target, f *findings, line *timeline) *watch {
-	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, ids: map[int]string{}, leader: -1}
+	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, ids: map[int]string{}, lost: map[string]bool{}, leader: -1}
 }
 
 func (w *watch) run(ctx context.Context) {
@@ -95,7 +97,9 @@ func (w *watch) look(ctx context.Context) {
 	leader, term, claims := -1, int64(-1), map[int64][]int{}
 	for i, t := range list {
 		w.views[t.Index] = views[i]
-		w.known(t.Index, views[i].id)
+		if w.ours {
+			w.known(t.Index, views[i].id)
+		}
 		if v := views[i]; v.leads() {
 			claims[v.term] = append(claims[v.term], t.Index)
 			if v.term > term {
@@ -124,7 +128,7 @@ func (w *watch) look(ctx context.Context) {
 // promised, and the others took it for a new one. w.mu is held.
 func (w *watch) known(node int, id string) {
 	switch first, ok := w.ids[node]; {
-	case strings.Trim(id, "0-") == "" || first == id || ok && first == "": // It starts, too.
+	case strings.Trim(id, "0-") == "" || w.lost[id] || first == id || ok && first == "": // It starts, too.
 	case !ok:
 		w.ids[node] = id
 	default:
@@ -133,11 +137,19 @@ func (w *watch) known(node int, id string) {
 	}
 }
 
-// renewed says that a node may have another id from now on.
+// renewed says that a node loses its id, and may have any other until it has settled.
 func (w *watch) renewed(node int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.lost[w.ids[node]], w.lost[w.views[node].id] = true, true
 	w.ids[node] = ""
+}
+
+// settled says that a node keeps its id again.
+func (w *watch) settled(node int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.ids, node)
 }
 
 // count looks for two leaders of one term. w.mu is held.
