@@ -61,8 +61,8 @@ type Trust struct {
 	Issuer int // 0 or 1
 }
 
-// Put puts files with a new certificate for a node at an address into its folder. Whoever reads one
-// of them meanwhile has the old one or the new one.
+// Put puts files with a new certificate for a node at an address into its folder. A node
+// that reads one of them meanwhile has the old one or the new one.
 func (c *Certificates) Put(files vfs.FS, folder, ip string, t Trust) (serial string, err error) {
 	contents, serial, err := c.issue(netip.MustParseAddr(ip), t)
 	if err != nil {

@@ -214,8 +214,8 @@ func (n *nemesis) choose(others []*stroke) *fault {
 	return nil
 }
 
-// endure lets the faults last and ends them, in any order, but that which destroyed a disk last: its
-// end waits for the node to have caught up.
+// endure lets the faults last and ends them, in any order. A fault that destroyed a disk ends last:
+// then the node must catch up.
 func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 	order := n.rng.Perm(len(strokes))
 	slices.SortStableFunc(order, func(a, b int) int { return strokes[a].late() - strokes[b].late() })

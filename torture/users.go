@@ -127,7 +127,7 @@ func (w *warden) prepare(ctx context.Context) error {
 	return nil
 }
 
-// settle makes a guest. A user of whom it is unknown whether there is one is left alone for another.
+// settle makes a guest. After an unknown outcome it tries another user.
 func (w *warden) settle(ctx context.Context, g *guest) error {
 	for range settleTries {
 		if w.change(ctx, g) {

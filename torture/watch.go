@@ -47,7 +47,7 @@ type watch struct {
 	mu      sync.Mutex
 	views   map[int]view
 	ids     map[int]string  // that nodes had first, "" of those whose disks are destroyed
-	lost    map[string]bool // ids of nodes whose disks were destroyed: gossip may show them for a while
+	lost    map[string]bool // ids before disks were destroyed: gossip may show them still
 	leader  int             // -1: no node says so
 	term    int64
 	changes int
@@ -128,7 +128,8 @@ func (w *watch) look(ctx context.Context) {
 // promised, and the others took it for a new one. w.mu is held.
 func (w *watch) known(node int, id string) {
 	switch first, ok := w.ids[node]; {
-	case strings.Trim(id, "0-") == "" || w.lost[id] || first == id || ok && first == "": // It starts, too.
+	case strings.Trim(id, "0-") == "": // It starts.
+	case w.lost[id] || first == id || ok && first == "":
 	case !ok:
 		w.ids[node] = id
 	default:
