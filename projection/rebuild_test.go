@@ -518,6 +518,7 @@ func TestSwapBacksOut(t *testing.T) {
 				if name == "the first cannot stop" {
 					check.Equal(s, s.status(), "Faulted (Enabled)", "status")
 					check.Must(s, s.Command(s.Context(), "p", projection.Enable, admin))
+					synctest.Wait() // Until it reads.
 				}
 				check.Equal(s, s.status(), "Running", "status")
 				s.add(5)
