@@ -42,8 +42,8 @@ func (e *existence) open(o *Options, checkpoint int64, tables []*table) error {
 	if err == nil && covered > checkpoint {
 		err = fmt.Errorf("its checkpoint %d is above that of the index, %d", covered, checkpoint)
 	}
-	anew := err != nil
-	if anew {
+	isNew := err != nil
+	if isNew {
 		f, covered = newExistenceFilter(o.ExistenceFilterMax), 0
 	}
 	for _, t := range tables {
@@ -55,8 +55,8 @@ func (e *existence) open(o *Options, checkpoint int64, tables []*table) error {
 		}
 	}
 	e.filter.Store(f)
-	e.isDue = anew
-	if !anew || errors.Is(err, fs.ErrNotExist) && len(tables) == 0 {
+	e.isDue = isNew
+	if !isNew || errors.Is(err, fs.ErrNotExist) && len(tables) == 0 {
 		return nil
 	}
 	o.Logger.Warn("stream-existence filter was rebuilt", logkey.Reason, err)
