@@ -23,6 +23,21 @@ import (
 // not made together, or does not fit the event log. Such a node must not vote.
 var ErrStateLost = errors.New("consensus state is lost")
 
+// errNewer says that a later version wrote a file. Then nothing is lost, and the node does not
+// start.
+var errNewer = errors.New("a newer version wrote it")
+
+// knownFormat refuses the format of a file that is not the one known here.
+func knownFormat(format, known int) error {
+	switch {
+	case format == known:
+		return nil
+	case format > known:
+		return fmt.Errorf("%w: it has format %d, newer than %d, the newest known to this program", errNewer, format, known)
+	}
+	return fmt.Errorf("format %d is not known, only %d", format, known)
+}
+
 // Names on disk: do not change.
 const (
 	Dir          = "raft"
@@ -67,11 +82,12 @@ func encodeIdentity(id Identity) ([]byte, error) {
 
 func decodeIdentity(data []byte) (Identity, error) {
 	var doc identityDoc
-	switch err := json.Unmarshal(data, &doc); {
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return Identity{}, err
+	}
+	switch err := knownFormat(doc.Format, identityBuild); {
 	case err != nil:
 		return Identity{}, err
-	case doc.Format != identityBuild:
-		return Identity{}, fmt.Errorf("format %d is not known, only %d", doc.Format, identityBuild)
 	case doc.Creation.IsZero() || doc.Node.IsZero():
 		return Identity{}, errors.New("it lacks an id")
 	}
@@ -232,6 +248,9 @@ func ReadIdentity(files vfs.FS, dir string) (Identity, error) {
 		return Identity{}, err
 	}
 	id, err := decodeIdentity(data)
+	if errors.Is(err, errNewer) {
+		return Identity{}, fmt.Errorf("raft/%s: %w", identityFile, err)
+	}
 	if err != nil {
 		return Identity{}, fmt.Errorf("%w: raft/%s: %w", ErrStateLost, identityFile, err)
 	}

@@ -1,8 +1,11 @@
 package raftdisk
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,12 +158,35 @@ func TestRule14MissingOrForeignPartIsRefused(t *testing.T) {
 		check.Must(t, os.WriteFile(part(o, identityFile), []byte(`{"format":1}`), 0o600))
 		refused(t, o, identityFile)
 	})
-	t.Run("newer identity", func(t *testing.T) {
-		o := testOptions(t.TempDir(), event.Tail{})
-		makeState(t, o)
-		check.Must(t, os.WriteFile(part(o, identityFile), []byte(`{"format":2}`), 0o600))
-		refused(t, o, "format 2")
-	})
+}
+
+// What a newer version wrote is not lost: a node of a cluster would set it aside, and forget what
+// it had acknowledged.
+func TestNewerStateIsKept(t *testing.T) {
+	t.Parallel()
+	for name, written := range map[string]func(s *State) (part string, data []byte, err error){
+		identityFile: func(s *State) (string, []byte, error) {
+			data, err := encodeIdentity(s.ID)
+			return identityFile, bytes.Replace(data, []byte(`"format": 1`), []byte(`"format": 2`), 1), err
+		},
+		snapshotsDir: func(s *State) (string, []byte, error) {
+			data, err := s.Snapshots.list[0].encode(s.ID)
+			data = bytes.Replace(data[:len(data)-4], []byte(`"format":1`), []byte(`"format":2`), 1)
+			data = binary.LittleEndian.AppendUint32(data, crc32.Checksum(data, castagnoli))
+			return filepath.Join(snapshotsDir, s.Snapshots.list[0].meta.ID+snapshotSuffix), data, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(t.TempDir(), restoredTail)
+			s := check.Value(openTestState(t, o)).Must(t)
+			part, data, err := written(s)
+			check.Must(t, errors.Join(err, s.Close(), os.WriteFile(filepath.Join(o.Dir, Dir, part), data, 0o600)))
+			_, err = openTestState(t, o)
+			check.Says(t, err, part, "is not named in")
+			check.Says(t, err, "format 2, newer than 1", "is not said in")
+			check.Equal(t, errors.Is(err, ErrStateLost), false, "taken for lost")
+		})
+	}
 }
 
 func makeState(t *testing.T, o *Options) {

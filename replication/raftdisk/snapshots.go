@@ -75,8 +75,8 @@ func decodeSnapshot(file []byte) (s *snapshot, creation string, err error) {
 	if err := json.Unmarshal(line, &head); err != nil {
 		return nil, "", fmt.Errorf("header: %w", err)
 	}
-	if head.Format != snapshotFormat {
-		return nil, "", fmt.Errorf("format %d is not known, only %d", head.Format, snapshotFormat)
+	if err := knownFormat(head.Format, snapshotFormat); err != nil {
+		return nil, "", err
 	}
 	if head.Meta.Size != int64(len(data)) {
 		return nil, "", fmt.Errorf("holds %d bytes instead of %d", len(data), head.Meta.Size)
@@ -170,6 +170,9 @@ func openSnapshots(files vfs.FS, dir string, id Identity, logger hclog.Logger, f
 			return nil, err
 		}
 		snap, creation, err := decodeSnapshot(data)
+		if errors.Is(err, errNewer) {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 		if err != nil {
 			snap = &snapshot{damaged: err}
 			snap.meta.ID = id
