@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -124,7 +125,54 @@ func TestInMemory(t *testing.T) {
 	if status, body := write(t, n, "s", 0); status != 201 {
 		t.Fatalf("%d %s", status, body)
 	}
+	status, body := call(t, n, "POST", "/admin/redact", `{"events":["0@s"]}`, "Authorization", asAdmin)
+	check.Equal(t, fmt.Sprint(status, " ", body), "400 Redaction is not supported on in-memory databases")
 	check.MustBe(t, check.Err(os.Stat(o.Config.Db)), os.ErrNotExist, "a folder was made")
+}
+
+// TestInMemoryAgain: a node of a cluster in memory that stopped has nothing when it is back, and
+// gets everything from the others.
+func TestInMemoryAgain(t *testing.T) {
+	var all []node.Options
+	nodes := openCluster(t, 3, func(_ int, o *node.Options) {
+		o.Config.MemDb = true
+		all = append(all, *o)
+	})
+	for at, n := range nodes {
+		acknowledged(t, nodes, 2*at)
+		check.Must(t, n.Close())
+		acknowledged(t, slices.Delete(slices.Clone(nodes), at, at+1), 2*at+1)
+		nodes[at] = open(t, all[at])
+		testkit.Eventually(t, 3*time.Minute, func() error { // The next one may stop only then.
+			if status, body := call(t, nodes[at], "GET", "/admin/cluster/members", "", "Accept", "application/json"); strings.Count(body, `"voter": true`) != 3 {
+				return fmt.Errorf("not all have a vote: %d %s", status, body)
+			}
+			return nil
+		})
+		for i := range 2*at + 2 {
+			testkit.Eventually(t, time.Minute, func() error {
+				if status, body := call(t, nodes[at], "GET", fmt.Sprint("/streams/s/", i), "", "Accept", "application/json"); status != 200 || body != fmt.Sprintf(`{"n":%d}`, i) {
+					return fmt.Errorf("event %d: %d %s", i, status, body)
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// acknowledged writes an event to the node that leads, as soon as there is one.
+func acknowledged(t *testing.T, nodes []*node.Node, number int) {
+	t.Helper()
+	testkit.Eventually(t, 3*time.Minute, func() error {
+		for _, n := range nodes {
+			if status, body := write(t, n, "s", number); status == 201 {
+				return nil
+			} else if node.Leads(n) {
+				return fmt.Errorf("%d %s", status, body)
+			}
+		}
+		return errors.New("no node leads")
+	})
 }
 
 // TestFailStop: the first failed write or sync of the log ends the node with
