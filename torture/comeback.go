@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/client"
@@ -19,45 +20,93 @@ func randomly(ctx context.Context, rng *rand.Rand, shortest, longest time.Durati
 	_ = clock.Sleep(ctx, shortest+time.Duration(rng.Int64N(int64(longest-shortest))))
 }
 
-// strikeStraggler cuts a follower off for some time, in which the others may drop entries that it
-// lacks, and asks the leader to resign meanwhile. Its links come back one after the other, so that
-// it may hear of the old leader first. Mostly it is killed just after something has happened to it,
-// and starts again while the other links are still cut: what it had taken by then must be whole.
+// strikeStraggler takes a follower away for some time, in which the others may drop entries that it
+// lacks, and asks the leader to resign meanwhile. It is cut off or dead. Its links come back one
+// after the other, so that it may hear of the old leader first, and mostly it is killed just after
+// something has happened to it: what it had taken by then must be whole.
 func strikeStraggler(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	leader, ok := n.watch.leads(n.c.Targets())
 	node := n.follower()
 	if !ok || leader.Index >= n.c.Voters() || node == leader.Index {
 		return "", nil, errNotNow
 	}
-	what := fmt.Sprintf("%s is cut off, %s was asked to resign", nodeName(node), n.role(leader.Index))
-	others := n.others(node)
-	if err := n.shapeAll(between(node, others...), Shape{Cut: true}); err != nil {
-		return what, healLinks(n.c), err
+	// Raft waits longer for a node each time that it does not answer, and a leader that was replaced
+	// meanwhile still does what it was waiting for.
+	longest, away := 3*time.Second, "is cut off"
+	if n.rng.IntN(2) == 0 {
+		longest = 40 * time.Second
 	}
-	randomly(ctx, n.rng, 100*time.Millisecond, 3*time.Second)
+	others := n.others(node)
+	err := n.shapeAll(between(node, others...), Shape{Cut: true})
+	dead := n.rng.IntN(2) == 0
+	if dead {
+		away = "is dead"
+		err = errors.Join(err, n.c.Kill(node))
+	}
+	what := fmt.Sprintf("%s %s, %s was asked to resign", nodeName(node), away, n.role(leader.Index))
+	back := func(ctx context.Context) error { return errors.Join(n.c.HealNetwork(), n.c.Start(ctx, node)) }
+	if err != nil {
+		return what, back, err
+	}
+	randomly(ctx, n.rng, 100*time.Millisecond, longest)
 	// Without an answer it is as good: it may lead or not.
 	_, _ = exchange(ctx, n.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 2*time.Second)
-	randomly(ctx, n.rng, time.Second, 20*time.Second)
-	kills := 0
-	var err error
-	for _, i := range n.rng.Perm(len(others)) {
-		if err = n.shapeAll(between(node, others[i]), Shape{}); err != nil || ctx.Err() != nil {
+	if n.rng.IntN(2) == 0 {
+		n.watch.hurry(ctx, n.c.Targets(), n.rng, 20+n.rng.IntN(300))
+	} else {
+		randomly(ctx, n.rng, time.Second, 20*time.Second)
+	}
+	if n.rng.IntN(2) == 0 {
+		// The old leader is who it hears of first.
+		others = append([]int{leader.Index}, slices.DeleteFunc(others, func(i int) bool { return i == leader.Index })...)
+	} else {
+		n.rng.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	}
+	lives := 0
+	for _, i := range others {
+		if err = n.shapeAll(between(node, i), Shape{}); err != nil || ctx.Err() != nil {
 			break
 		}
-		if n.rng.IntN(4) > 0 {
-			awaitHappening(ctx, n.c, n.rng, node, n.rng.IntN(4), 2*time.Second)
-			kills++
+		for left := n.rng.IntN(10); left > 0 && err == nil && ctx.Err() == nil; left-- {
+			lives++
 			// No step is given up half way.
-			if err = errors.Join(n.c.Kill(node), n.c.Start(context.WithoutCancel(ctx), node)); err != nil {
-				break
+			if err = n.c.Start(context.WithoutCancel(ctx), node); err == nil {
+				awaitHappening(ctx, n.c, n.rng, node, n.rng.IntN(4), 2*time.Second)
+				err = n.c.Kill(node)
 			}
+		}
+		if err == nil {
+			err = n.c.Start(context.WithoutCancel(ctx), node)
+		}
+		if err != nil {
+			break
 		}
 		randomly(ctx, n.rng, 100*time.Millisecond, 2*time.Second)
 	}
-	what += fmt.Sprintf("; its links come back one by one, it is killed %d times", kills)
-	return what, func(ctx context.Context) error {
-		return errors.Join(n.c.HealNetwork(), n.c.Start(ctx, node))
-	}, err
+	what += fmt.Sprintf("; its links come back one by one, it is killed %d times", lives)
+	return what, back, err
+}
+
+// hurry appends so many events, one by one, to a stream that no one reads, so that Raft logs are
+// cut. It ends early when that takes long.
+func (w *watch) hurry(ctx context.Context, nodes []Target, rng *rand.Rand, events int) {
+	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	for events > 0 {
+		if leader, ok := w.leads(nodes); ok {
+			a, err := exchange(ctx, w.http, leader, client.Request{
+				Method: http.MethodPost, Path: "/streams/hurry", Body: []byte("{}"),
+				Header: map[string]string{"Content-Type": client.MediaJSON, "ES-EventType": "hurry", "ES-EventId": newID(rng)},
+			}, 2*time.Second)
+			if err == nil && a.Err() == nil {
+				events--
+				continue
+			}
+		}
+		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
+			return
+		}
+	}
 }
 
 // awaitHappening waits until something has happened to a node, and so many things more, and a
