@@ -33,7 +33,7 @@ func strikeStraggler(ctx context.Context, n *nemesis) (string, func(context.Cont
 	// Raft waits longer for a node each time that it does not answer, and a leader that was replaced
 	// meanwhile still does what it was waiting for.
 	longest, away := 3*time.Second, "is cut off"
-	if n.rng.IntN(2) == 0 {
+	if n.rng.IntN(4) > 0 {
 		longest = 40 * time.Second
 	}
 	others := n.others(node)
@@ -51,12 +51,12 @@ func strikeStraggler(ctx context.Context, n *nemesis) (string, func(context.Cont
 	randomly(ctx, n.rng, 100*time.Millisecond, longest)
 	// Without an answer it is as good: it may lead or not.
 	_, _ = exchange(ctx, n.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 2*time.Second)
-	if n.rng.IntN(2) == 0 {
+	if n.rng.IntN(4) > 0 {
 		n.watch.hurry(ctx, n.c.Targets(), n.rng, 20+n.rng.IntN(300))
 	} else {
 		randomly(ctx, n.rng, time.Second, 20*time.Second)
 	}
-	if n.rng.IntN(2) == 0 {
+	if n.rng.IntN(4) > 0 {
 		// The old leader is who it hears of first.
 		others = append([]int{leader.Index}, slices.DeleteFunc(others, func(i int) bool { return i == leader.Index })...)
 	} else {
