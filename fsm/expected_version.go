@@ -54,8 +54,8 @@ func (d *Decider) checkIDs(w *event.Write, f *facts) (done event.Written, ok boo
 // checkBehind is for writes that expect an earlier version than the stream has:
 // they were written before if their ids are those of the events behind it.
 func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok bool, err error) {
-	none := w.ExpectedVersion == event.NoStream
-	if len(w.Events) == 0 && !(none && f.Metadata.SoftDeleted()) {
+	revives := w.ExpectedVersion == event.NoStream && f.Metadata.SoftDeleted()
+	if len(w.Events) == 0 && !revives {
 		return done, false, wrongVersion(w, f)
 	}
 	same, err := d.following(w, f)
@@ -64,24 +64,10 @@ func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok 
 		return done, false, err
 	case same == len(w.Events):
 		return event.Written{First: w.ExpectedVersion + 1, Last: w.ExpectedVersion + int64(same)}, false, nil
-	case same == 0 && none:
-		return d.checkHidden(w, f)
+	case same == 0 && revives:
+		return done, true, nil
 	}
 	return done, false, wrongVersion(w, f)
-}
-
-// checkHidden is for writes that expect no stream, of one that has events. It may have been deleted
-// when they came first: they were written before if their ids are those of events that are hidden
-// since, or of the first that are not. Otherwise they are to be written if all is hidden.
-func (d *Decider) checkHidden(w *event.Write, f *facts) (done event.Written, ok bool, err error) {
-	done, ok, err = d.checkIDs(w, f)
-	switch hidden := f.Metadata.TruncateBefore; {
-	case err != nil:
-		return done, false, err
-	case ok && !f.Metadata.SoftDeleted(), !ok && done.First > hidden:
-		return event.Written{}, false, wrongVersion(w, f)
-	}
-	return done, ok, nil
 }
 
 // following counts the events, from the first on, that are those after the expected version.

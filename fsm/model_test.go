@@ -182,23 +182,6 @@ func (m *model) appendLate(w *event.Write, position int64) outcome {
 	return wrote(first, last)
 }
 
-// known returns the numbers that the events have already, up to the first that has none.
-func (m *model) known(w *event.Write) (found []int64) {
-	for _, e := range w.Events {
-		n := int64(-1)
-		for _, r := range m.streams[w.Stream].events {
-			if r.id == e.ID {
-				n = r.number
-			}
-		}
-		if n < 0 {
-			break
-		}
-		found = append(found, n)
-	}
-	return found
-}
-
 func (m *model) appendTo(w *event.Write, last, meta int64, soft bool) outcome {
 	events := m.streams[w.Stream].events
 	switch v := w.ExpectedVersion; {
@@ -207,9 +190,23 @@ func (m *model) appendTo(w *event.Write, last, meta int64, soft bool) outcome {
 	case v == event.StreamExists && last < 0 && meta < 0:
 		return conflict(last)
 	case v == event.AnyVersion || v == event.StreamExists:
-		if found := m.known(w); len(found) == len(w.Events) && len(found) > 0 {
+		var found []int64
+		for _, e := range w.Events {
+			n := int64(-1)
+			for _, r := range events {
+				if r.id == e.ID {
+					n = r.number
+				}
+			}
+			if n < 0 {
+				break
+			}
+			found = append(found, n)
+		}
+		if len(found) == len(w.Events) && len(found) > 0 {
 			return before(found[0], found[len(found)-1])
-		} else if len(found) > 0 {
+		}
+		if len(found) > 0 {
 			return conflict(last)
 		}
 	case v < -1 || v > last:
@@ -222,17 +219,7 @@ func (m *model) appendTo(w *event.Write, last, meta int64, soft bool) outcome {
 		if same == len(w.Events) && same > 0 {
 			return before(v+1, v+int64(same))
 		}
-		if same > 0 || v >= 0 {
-			return conflict(last)
-		}
-		hidden := int64(0)
-		if !event.IsMetaStream(w.Stream) {
-			hidden = event.ParseMetadata([]byte(m.document(w.Stream))).TruncateBefore
-		}
-		switch found := m.known(w); {
-		case len(found) == len(w.Events) && len(found) > 0 && found[0] <= hidden:
-			return before(found[0], found[len(found)-1])
-		case len(found) > 0 || !soft:
+		if same > 0 || v >= 0 || !soft {
 			return conflict(last)
 		}
 	}

@@ -30,8 +30,8 @@ func strikeStraggler(ctx context.Context, n *nemesis) (string, func(context.Cont
 	if !ok || leader.Index >= n.c.Voters() || node == leader.Index {
 		return "", nil, errNotNow
 	}
-	// Raft waits longer for a node each time that it does not answer, and a leader that was replaced
-	// meanwhile still does what it was waiting for.
+	// Raft waits longer for a node each time that it does not answer. A leader that was replaced
+	// meanwhile still does next what it was waiting for.
 	longest, away := 3*time.Second, "is cut off"
 	if n.rng.IntN(4) > 0 {
 		longest = 40 * time.Second
