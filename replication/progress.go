@@ -83,9 +83,13 @@ func (c *Cluster) CaughtUp() bool {
 }
 
 // LeaderEnd asks the leader how far its log reaches that is applied: whatever was
-// acknowledged before the call lies below that. Without a leader it is event.ErrNotReady.
+// acknowledged before the call lies below that, for a majority confirms that it leads. Without a
+// leader it is event.ErrNotReady.
 func (c *Cluster) LeaderEnd(ctx context.Context) (int64, error) {
 	if l, _ := c.Leadership(); l.Leading {
+		if err := c.Confirm(ctx); err != nil {
+			return 0, err
+		}
 		return c.self.end(), nil
 	}
 	if !c.Started() {
@@ -96,7 +100,7 @@ func (c *Cluster) LeaderEnd(ctx context.Context) (int64, error) {
 		return 0, event.ErrNotReady
 	}
 	var s Status
-	if err := c.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
+	if err := c.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status?"+queryConfirmed, nil, &s); err != nil {
 		return 0, fmt.Errorf("ask the leader for the end of its log: %w", err)
 	}
 	return s.Tail.End, nil

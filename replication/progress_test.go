@@ -2,6 +2,7 @@ package replication_test
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/wire"
 )
 
 func TestProgressOfFormingAndLosingTheLeader(t *testing.T) {
@@ -46,6 +48,33 @@ func TestProgressOfFormingAndLosingTheLeader(t *testing.T) {
 	}
 	h.rejoin(behind)
 	eventually(t, "it has caught up", behind.cluster.Load().CaughtUp)
+}
+
+// A leader that is cut off, and leads on for its lease, says nothing of what was acknowledged: others
+// may acknowledge more. Nor does a node know it that hears this leader alone.
+func TestLeaderEndIsConfirmed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 3, 3, inMemory)
+	replica := h.add(inMemory, func(o *replication.ClusterOptions) { o.ReadOnly = true })
+	h.start()
+	h.settled()
+	h.writes("s", 0, 3)
+	h.alike()
+	leader := h.leader()
+	ends := func(n *node) error { return check.Err(n.cluster.Load().LeaderEnd(t.Context())) }
+	check.NoError(t, ends(replica), "the replica asks")
+	here := []*node{leader, replica}
+	ids := []event.ID{leader.cluster.Load().Node(), replica.cluster.Load().Node()}
+	h.cut("halves", func(from event.ID, to *node, _ wire.Kind) bool {
+		return slices.Contains(ids, from) != slices.Contains(here, to)
+	})
+	answers := make(chan error, len(here))
+	for _, n := range here {
+		go func() { answers <- ends(n) }()
+	}
+	for range here {
+		check.Fails(t, <-answers, "a leader without a majority told where its log ends")
+	}
 }
 
 // A node that hears the leader, and has not applied what that one has, is not caught up.

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,12 @@ type sender struct {
 	self    *self
 	metrics *clusterMetrics
 	own     func() Status
+	confirm func(context.Context) error
 }
+
+// queryConfirmed asks for the status of a leader after a majority has confirmed that it leads. One
+// of an earlier version does not know it.
+const queryConfirmed = "confirmed=1"
 
 // The stream of frames that a node sends to one that lacks them. All numbers are
 // little-endian. Do not change without changing dataFormat:
@@ -181,6 +187,12 @@ func (s *sender) copy(w http.ResponseWriter, from *io.SectionReader) {
 func (s *sender) status(w http.ResponseWriter, r *http.Request) {
 	begun, took := time.Now(), s.metrics.unserved
 	defer func() { took.ObserveSince(begun) }()
+	if r.URL.RawQuery == queryConfirmed {
+		if err := s.confirm(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+	}
 	own := s.own()
 	if at := r.URL.Query().Get("at"); at != "" && own.HasLog {
 		position, err := strconv.ParseInt(at, 10, 64)

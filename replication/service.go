@@ -11,7 +11,7 @@ import (
 // services are what this node does for others, on the port between nodes. What
 // gets here has proved to be a node, and is not of another cluster.
 func (c *Cluster) services() http.Handler {
-	send := &sender{self: c.self, metrics: c.metrics, own: c.status}
+	send := &sender{self: c.self, metrics: c.metrics, own: c.status, confirm: c.Confirm}
 	// Paths are those of other nodes: none is corrected.
 	routes := &httprouter.Router{HandleMethodNotAllowed: true}
 	for _, r := range []struct {
