@@ -50,8 +50,8 @@ func TestProgressOfFormingAndLosingTheLeader(t *testing.T) {
 	eventually(t, "it has caught up", behind.cluster.Load().CaughtUp)
 }
 
-// A leader that is cut off, and leads on for its lease, says nothing of what was acknowledged: others
-// may acknowledge more. Nor does a node know it that hears this leader alone.
+// A leader that is cut off, and leads on for its lease, says nothing of what was acknowledged:
+// others may acknowledge more. Nor does a node know it that hears this leader alone.
 func TestLeaderEndIsConfirmed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 3, 3, inMemory)
