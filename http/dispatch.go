@@ -9,6 +9,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/address"
 	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
@@ -58,7 +59,7 @@ func (s *Server) run(x *request.Request) error {
 		if err != nil {
 			return err
 		}
-		x.Who = who
+		x.Caller.Who = who
 		if s.opts.LogRequests {
 			logLogin(x)
 		}
@@ -100,11 +101,11 @@ func (s *Server) run(x *request.Request) error {
 	if isForeign(x) {
 		return event.ErrNotAuthorized
 	}
-	if err := x.Permit(&op.May, &x.Who); err != nil {
+	if err := x.Caller.Permit(); err != nil {
 		return err
 	}
 	if op.Method == http.MethodGet && op.May.WantsUser(x.Node.Open) {
-		x.Cache(request.CachePrivate) // Unless the operation says more.
+		x.Copies().Last(caching.Private) // Unless the operation says more.
 	}
 	return x.Recorded(x.R.Context(), serve)
 }
@@ -126,7 +127,7 @@ func preflight(x *request.Request) {
 // logLogin tells the log of requests who the caller is.
 func logLogin(x *request.Request) {
 	if line, ok := request.Wrapped[*loggedWriter](x.W); ok {
-		line.login = x.Who.Login
+		line.login = x.Caller.Who.Login
 	}
 }
 
@@ -144,8 +145,8 @@ func redirectSlash(_ context.Context, x *request.Request) error {
 	x.Scratch = b
 	h := x.W.Header()
 	h[request.KeyLocation] = []string{string(b)}
-	if h[request.KeyCacheControl] = request.CacheNothing; x.Node.Address.Vouches(x.R) {
-		h[request.KeyCacheControl] = []string{"max-age=31536000, public"}
+	if h[caching.KeyControl] = caching.Nothing; x.Node.Address.Vouches(x.R) {
+		h[caching.KeyControl] = []string{"max-age=31536000, public"}
 	}
 	x.Text(http.StatusTemporaryRedirect, "Moved Permanently")
 	return nil

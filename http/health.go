@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
@@ -25,7 +26,7 @@ func probe(path string, serve request.Handler) row {
 // healthReady tells whether the node should be sent requests: it serves them, and its data is at
 // most a moment older than the leader's.
 func (s *Server) healthReady(_ context.Context, x *request.Request) error {
-	x.W.Header()[request.KeyCacheControl] = request.CacheProbe
+	x.W.Header()[caching.KeyControl] = caching.Probe
 	if reason := s.Unready(); reason != "" {
 		return problem.New(http.StatusServiceUnavailable, reason)
 	}
@@ -79,7 +80,7 @@ func (s *Server) healthStartup(_ context.Context, x *request.Request) error {
 		return err
 	}
 	h := x.W.Header()
-	h[request.KeyCacheControl] = request.CacheProbe
+	h[caching.KeyControl] = caching.Probe
 	h[request.KeyContentType] = media.JSON.ContentType
 	x.Send(status, x.Out)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/outline"
 	"github.com/annalsdb/annals/http/problem"
@@ -51,8 +52,8 @@ func (r *BackupHandlers) Start(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	x.Node.Logger.Info("backup asked for", logkey.Backup, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
-	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	x.Node.Logger.Info("backup asked for", logkey.Backup, id, logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.W.Header()[caching.KeyControl] = caching.Never
 	return x.SendFields("BackupResultDto", backupIDField(id))
 }
 
@@ -62,7 +63,7 @@ func (r *BackupHandlers) Stop(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	x.Node.Logger.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Node.Logger.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
 	return sendID(x, "BackupResultDto", backupIDField(id))
 }
 
@@ -77,7 +78,7 @@ func (r *BackupHandlers) Current(_ context.Context, x *request.Request) error {
 		fields = append(fields, outline.Text("phase", s.Phase), outline.Int("done", s.Done), outline.Int("total", s.Total),
 			outline.Time("started", s.Started), outline.Seconds(s.Seconds(time.Now())))
 	}
-	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	x.W.Header()[caching.KeyControl] = caching.Never
 	return x.SendFields("BackupGetCurrentResultDto", fields...)
 }
 
@@ -94,7 +95,7 @@ func (r *BackupHandlers) Last(_ context.Context, x *request.Request) error {
 			outline.Int("bytes", s.Bytes), outline.Int("bytesCopied", s.BytesCopied), outline.Seconds(s.Seconds(time.Now())),
 			outline.Bool("checked", s.Verified), outline.Time("started", s.Started), outline.Time("ended", s.Ended))
 	}
-	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	x.W.Header()[caching.KeyControl] = caching.Never
 	return x.SendFields("BackupGetLastResultDto", fields...)
 }
 
@@ -162,7 +163,7 @@ func (r *BackupHandlers) BeginSession(_ context.Context, x *request.Request) err
 	if err != nil {
 		return err
 	}
-	x.Node.Logger.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Node.Logger.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
 	switch x.Media.Form {
 	case media.FormJSON:
 		return x.SendFreshJSON(session)
@@ -215,7 +216,7 @@ func (r *BackupHandlers) EndSession(_ context.Context, x *request.Request) error
 	if err := r.Sessions.Stop(id); err != nil {
 		return err
 	}
-	x.Node.Logger.Info("backup session ended on demand", logkey.Session, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Node.Logger.Info("backup session ended on demand", logkey.Session, id, logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
 	return x.SendFields("BackupSessionDto", backupIDField(id))
 }
 
@@ -228,7 +229,7 @@ func (r *BackupHandlers) SendFile(_ context.Context, x *request.Request) error {
 	}
 	h := x.W.Header()
 	h[request.KeyContentType] = []string{"application/octet-stream"}
-	h[request.KeyCacheControl] = request.CacheNever
+	h[caching.KeyControl] = caching.Never
 	http.ServeContent(x.W, x.R, "", time.Time{}, &leased{io.NewSectionReader(file, 0, file.Size()), x})
 	if err := file.Close(); err != nil {
 		x.Node.Logger.Warn("file of a backup session could not be closed", logkey.Session, x.Route.ID, logkey.File, x.Route.Argument, logkey.Error, err)
@@ -243,7 +244,7 @@ type leased struct {
 }
 
 func (l *leased) Read(p []byte) (int, error) {
-	if err := l.x.Check(); err != nil {
+	if err := l.x.Caller.Check(); err != nil {
 		return 0, err
 	}
 	return l.ReadSeeker.Read(p)

@@ -168,7 +168,7 @@ func (c *ClusterHandlers) Gossip(_ context.Context, x *request.Request) error {
 // HearGossip answers as gossip does. The body must be a view of the cluster, and
 // nothing is taken from it: members are found by other means.
 func (c *ClusterHandlers) HearGossip(ctx context.Context, x *request.Request) error {
-	body, err := x.ReadBody(maxGossip, problemLargeGossip, errBadGossip)
+	body, err := x.Upload.Read(maxGossip, problemLargeGossip, errBadGossip)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (n *OperationHandlers) Shutdown(_ context.Context, x *request.Request) erro
 	}
 	// A writer that cannot flush sends when this returns; the node waits for that too.
 	_ = http.NewResponseController(x.W).Flush()
-	x.Node.Logger.Info("shutdown asked for", logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Node.Logger.Info("shutdown asked for", logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
 	n.Operations.Shutdown()
 	return nil
 }
@@ -68,8 +68,8 @@ type loginDocument struct {
 // JSON, whichever types are accepted: not all clients that sign in so ask for it.
 func Login(_ context.Context, x *request.Request) error {
 	var d loginDocument
-	d.Data.Login, d.Data.FullName = x.Who.Login, x.Who.Login
-	d.Data.Groups = append([]string{}, x.Who.Groups...)
+	d.Data.Login, d.Data.FullName = x.Caller.Who.Login, x.Caller.Who.Login
+	d.Data.Groups = append([]string{}, x.Caller.Who.Groups...)
 	d.Data.Updated = time.Now().UTC().Format(outline.TickTime)
 	d.Success, d.Error = true, userSuccess
 	return x.SendFreshJSON(&d)

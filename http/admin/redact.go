@@ -45,12 +45,12 @@ var problemLargeRedaction = problem.New(http.StatusRequestEntityTooLarge, "Too l
 
 // Redact redacts events of this node, on a leader and a follower alike.
 func (r *RedactionHandlers) Redact(_ context.Context, x *request.Request) error {
-	body, err := x.ReadBody(maxRedactBody, problemLargeRedaction, problem.InvalidBody)
+	body, err := x.Upload.Read(maxRedactBody, problemLargeRedaction, problem.InvalidBody)
 	if err != nil {
 		return err
 	}
 	// Without authentication everybody may.
-	request, err := parseRedaction(body, cmp.Or(x.Who.Login, "anonymous"))
+	request, err := parseRedaction(body, cmp.Or(x.Caller.Who.Login, "anonymous"))
 	if err != nil {
 		return err
 	}

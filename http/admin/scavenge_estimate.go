@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/outline"
 	"github.com/annalsdb/annals/http/problem"
@@ -32,7 +33,7 @@ func (r *ScavengeHandlers) estimateScavenge(x *request.Request, o scavenge.Estim
 		return err
 	}
 	h := x.W.Header()
-	h[request.KeyContentType], h[request.KeyVary], h[request.KeyCacheControl] = x.Media.ContentType, request.VaryAccept, request.CacheNever
+	h[request.KeyContentType], h[caching.KeyVary], h[caching.KeyControl] = x.Media.ContentType, caching.VaryAccept, caching.Never
 	answer := parts{x: x}
 	if x.Media.Form == media.FormText {
 		answer.send(appendEstimateText(x.Out[:0], e, answer.full))

@@ -42,9 +42,9 @@ var (
 
 // sendStats answers with a document of statistics.
 func sendStats(x *request.Request, document []byte) error {
-	x.Cache(cachePublicStats)
+	x.Copies().Last(cachePublicStats)
 	if x.Op.May.WantsUser(x.Node.Open) {
-		x.Cache(cacheStats)
+		x.Copies().Last(cacheStats)
 	}
 	x.Out = document
 	x.SendBody()

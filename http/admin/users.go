@@ -10,6 +10,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/outline"
@@ -98,10 +99,10 @@ func (u *UserHandlers) Get(ctx context.Context, x *request.Request) error {
 
 // Current answers with the caller. The system account has no user.
 func (u *UserHandlers) Current(ctx context.Context, x *request.Request) error {
-	if x.Who.IsSystem() {
+	if x.Caller.Who.IsSystem() {
 		return event.ErrUserNotFound
 	}
-	return u.sendUser(ctx, x, x.Who.Login)
+	return u.sendUser(ctx, x, x.Caller.Who.Login)
 }
 
 func (u *UserHandlers) sendUser(ctx context.Context, x *request.Request, login string) error {
@@ -123,7 +124,7 @@ func sendUserDetails(x *request.Request, data func(*outline.Writer)) {
 		o.Leaves(userOutcome(userSuccess)...)
 	})
 	x.Out = o.B
-	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	x.W.Header()[caching.KeyControl] = caching.Never
 	x.SendBody()
 }
 
@@ -267,7 +268,7 @@ var (
 
 // userBody reads the body of the request.
 func userBody(x *request.Request) *args.Members {
-	body, err := x.ReadBody(maxUserBody, problemLargeUser, errUserBody)
+	body, err := x.Upload.Read(maxUserBody, problemLargeUser, errUserBody)
 	if err != nil {
 		return &args.Members{Err: err}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/page"
@@ -116,7 +117,7 @@ func (g *Handlers) defineGroup(x *request.Request, status int, do func(api.Subsc
 		case err != nil:
 			return err
 		}
-		return do(g.Subscriptions, ctx, k, settings, x.Who.Login)
+		return do(g.Subscriptions, ctx, k, settings, x.Caller.Who.Login)
 	})
 }
 
@@ -124,7 +125,7 @@ func (g *Handlers) defineGroup(x *request.Request, status int, do func(api.Subsc
 func (g *Handlers) Command(do func(api.Subscriptions, context.Context, subscription.Key, string) error) request.Handler {
 	return func(_ context.Context, x *request.Request) error {
 		return g.groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
-			return do(g.Subscriptions, ctx, k, x.Who.Login)
+			return do(g.Subscriptions, ctx, k, x.Caller.Who.Login)
 		})
 	}
 }
@@ -197,7 +198,7 @@ func (g *Handlers) takeMessages(ctx context.Context, x *request.Request, count i
 	if err := g.mayRead(ctx, x); err != nil {
 		return nil, err
 	}
-	return g.Subscriptions.Read(ctx, groupKey(x), count, (*request.CallerLinks)(x))
+	return g.Subscriptions.Read(ctx, groupKey(x), count, &x.Caller)
 }
 
 // mayRead returns event.ErrNotAuthorized if the group reads another source than its own stream, and
@@ -207,7 +208,7 @@ func (g *Handlers) mayRead(ctx context.Context, x *request.Request) error {
 	if err != nil || source == x.Route.Stream {
 		return err
 	}
-	return x.Node.Permit(ctx, &api.Consume.May, &x.Who, source, "")
+	return x.Node.Permit(ctx, &api.Consume.May, &x.Caller.Who, source, "")
 }
 
 func (g *Handlers) Ack(_ context.Context, x *request.Request) error {
@@ -333,8 +334,8 @@ func (g *Handlers) sendParked(ctx context.Context, x *request.Request, p *page.R
 	}
 	page.Events = slices.DeleteFunc(page.Events, func(e event.Resolved) bool { return isSettled(e.Number) })
 	// It changes while the stream does not.
-	x.W.Header()[request.KeyCacheControl] = request.CacheNever
-	x.OfCaller(page.Events...)
+	x.W.Header()[caching.KeyControl] = caching.Never
+	x.Copies().OfCaller(page.Events...)
 	doc := x.Atom().Stream(&page, &p.StreamRead)
 	return x.Write(&doc)
 }

@@ -73,7 +73,7 @@ func (g *Handlers) Parked(_ context.Context, x *request.Request) error {
 	}
 	payload := !strings.EqualFold(args.Value(raw, "embed"), "rich")
 	return g.Way.Lead(x, func(ctx context.Context) error {
-		page, err := g.Subscriptions.Parked(ctx, groupKey(x), from, count, payload, (*request.CallerLinks)(x))
+		page, err := g.Subscriptions.Parked(ctx, groupKey(x), from, count, payload, &x.Caller)
 		if err != nil {
 			return err
 		}
@@ -157,10 +157,10 @@ func (g *Handlers) Forward(_ context.Context, x *request.Request) error {
 		}
 	}
 	return g.Way.Lead(x, func(ctx context.Context) error {
-		if err := x.Node.Permit(ctx, &api.Append.May, &x.Who, to, ""); err != nil {
+		if err := x.Node.Permit(ctx, &api.Append.May, &x.Caller.Who, to, ""); err != nil {
 			return err
 		}
-		f, err := g.Subscriptions.ForwardParked(ctx, k, to, numbers, from, (*request.CallerLinks)(x))
+		f, err := g.Subscriptions.ForwardParked(ctx, k, to, numbers, from, &x.Caller)
 		if err != nil {
 			return groupFailed(x, err, noGroup(x))
 		}
@@ -192,7 +192,7 @@ func (g *Handlers) Note(_ context.Context, x *request.Request) error {
 		return errParkedNumber
 	}
 	return g.groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
-		body, err := x.ReadBody(request.MaxSettings, request.LargeSettings, errSettingsCut)
+		body, err := x.Upload.Read(request.MaxSettings, request.LargeSettings, errSettingsCut)
 		if err != nil {
 			return err
 		}
@@ -200,6 +200,6 @@ func (g *Handlers) Note(_ context.Context, x *request.Request) error {
 		if text.Kind != jsontext.String || utf8.RuneCountInString(text.Text()) > maxNote {
 			return errNote
 		}
-		return g.Subscriptions.NoteParked(ctx, k, number, text.Text(), x.Who.Login)
+		return g.Subscriptions.NoteParked(ctx, k, number, text.Text(), x.Caller.Who.Login)
 	})
 }

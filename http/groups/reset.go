@@ -55,7 +55,7 @@ func (g *Handlers) PreviewReset(_ context.Context, x *request.Request) error {
 // Reset moves a group to another place.
 func (g *Handlers) Reset(_ context.Context, x *request.Request) error {
 	return g.reset(x, func(ctx context.Context, k subscription.Key, to subscription.Target) (subscription.Reset, error) {
-		return g.Subscriptions.Reset(ctx, k, to, x.Who.Login)
+		return g.Subscriptions.Reset(ctx, k, to, x.Caller.Who.Login)
 	})
 }
 

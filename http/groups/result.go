@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/outline"
 	"github.com/annalsdb/annals/http/problem"
@@ -84,7 +85,7 @@ func sendOutline(x *request.Request, status int, o *outline.Writer) {
 	}
 	h := x.W.Header()
 	h[request.KeyContentType] = t.ContentType
-	h[request.KeyVary] = request.VaryAccept
-	h[request.KeyCacheControl] = request.CacheNever
+	h[caching.KeyVary] = caching.VaryAccept
+	h[caching.KeyControl] = caching.Never
 	x.Send(status, x.Out)
 }

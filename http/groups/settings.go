@@ -46,7 +46,7 @@ var ownNames = []string{"retryDelayMilliseconds", "retryBackoff", "checkpointAtL
 // readSettings reads the body of the request. Members that it leaves out have their defaults. isOwn
 // reports whether it has a property of ownNames.
 func readSettings(x *request.Request) (s subscription.Settings, isOwn bool, err error) {
-	body, err := x.ReadBody(request.MaxSettings, request.LargeSettings, errSettingsCut)
+	body, err := x.Upload.Read(request.MaxSettings, request.LargeSettings, errSettingsCut)
 	if err != nil {
 		return s, false, err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
@@ -89,7 +90,7 @@ func (w *nodeWriter) WriteHeader(status int) {
 		if h[request.KeyNode] == nil {
 			h[request.KeyNode] = []string{w.node.String()}
 		}
-		h[request.KeyCacheControl] = request.CacheNothing
+		h[caching.KeyControl] = caching.Nothing
 		// A client that wants to read its own write asks the same node.
 		delete(h, request.KeyLogEnd)
 		w.begun = true

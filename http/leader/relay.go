@@ -125,7 +125,7 @@ func (l *Way) relay(x *request.Request) (done bool, err error) {
 	if l.Relayer == nil || x.R.Header[request.KeyRelayed] != nil {
 		return false, nil
 	}
-	if x.Who.IsSystem() && !x.Node.Insecure {
+	if x.Caller.Who.IsSystem() && !x.Node.Insecure {
 		return false, nil // The leader would not see the certificate that says who it is.
 	}
 	r := marked(x)
@@ -134,7 +134,7 @@ func (l *Way) relay(x *request.Request) (done bool, err error) {
 		r.Body = onceBody{r.Body}
 	}
 	if !x.IsRead() {
-		body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
+		body, err := x.Upload.Read(request.MaxBody, problem.TooLarge, problem.InvalidBody)
 		if err != nil {
 			return false, err
 		}

@@ -30,11 +30,11 @@ func await(x *request.Request, of api.Awaited) error {
 	defer cancel(nil)
 	defer context.AfterFunc(x.Node.Draining, func() { cancel(event.ErrNotReady) })()
 	begun := time.Now()
-	err = x.Node.Await(ctx, &x.Who, x.R.RemoteAddr, &of, w)
+	err = x.Node.Await(ctx, &x.Caller.Who, x.R.RemoteAddr, &of, w)
 	if time.Since(begun) < api.JudgeEvery {
 		return err
 	}
-	if refused := x.Judge(); refused != nil {
+	if refused := x.Caller.Judge(); refused != nil {
 		return refused
 	}
 	return err

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/http"
 	"time"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
@@ -24,10 +26,10 @@ func pageFreshness(x *request.Request, page *event.StreamPage, p *Request) {
 		isClosed = p.From <= page.Last+1-int64(p.Count)
 	}
 	if isClosed && !p.Changes {
-		x.Cache(request.CacheForever)
+		x.Copies().Last(caching.Forever)
 		return
 	}
-	x.Open(page.Last, &page.Metadata)
+	x.Copies().Open(page.Last, &page.Metadata)
 }
 
 const (
@@ -90,7 +92,7 @@ func Arguments(x *request.Request, stream string, backward bool) (p Request, err
 	if p.Count, err = pageCount(x.Route.Count); err != nil {
 		return p, err
 	}
-	if p.Links, err = x.LinksOf(true); err != nil {
+	if p.Links, err = x.Caller.LinksOf(true); err != nil {
 		return p, err
 	}
 	if p.Leader, err = args.RequireLeader(x.R.Header); err != nil {
@@ -146,13 +148,13 @@ type Send func(ctx context.Context, x *request.Request, p *Request) error
 // Feed answers with one page. Whether the client's copy is still good is known
 // without reading an event.
 func Feed(ctx context.Context, x *request.Request, p *Request) error {
-	if match := x.R.Header[request.KeyIfNoneMatch]; match != nil {
+	if match := x.R.Header[caching.KeyIfNoneMatch]; match != nil {
 		info, err := x.Node.Store.StreamInfo(ctx, p.Stream)
 		if err != nil {
 			return err
 		}
-		if tag := x.Matched(match, info.Last); tag != nil && info.Exists() {
-			x.NotModified(tag, &info.Metadata)
+		if info.Exists() && x.Copies().Holds(match, info.Last, &info.Metadata) {
+			x.Send(http.StatusNotModified, nil)
 			return nil
 		}
 	}
@@ -161,7 +163,7 @@ func Feed(ctx context.Context, x *request.Request, p *Request) error {
 		return err
 	}
 	pageFreshness(x, &page, p)
-	x.OfCaller(page.Events...)
+	x.Copies().OfCaller(page.Events...)
 	doc := x.Atom().Stream(&page, &p.StreamRead)
 	return x.Write(&doc)
 }
@@ -179,18 +181,18 @@ func Read(ctx context.Context, x *request.Request, p *Request) (page event.Strea
 // error: the answer then has what there is, if the caller may still see it. The context of the
 // request frees the waiter when the client goes away.
 func Await(x *request.Request, d time.Duration, until func(context.Context) error) error {
-	release, err := x.Share(api.Poll)
+	release, err := x.Caller.Share(api.Poll)
 	if err != nil {
 		return err
 	}
 	defer release()
-	lease := x.Hold()
+	lease := x.Caller.Hold()
 	ctx, cancel := context.WithTimeout(lease.Context(), d)
 	defer cancel()
 	stop := context.AfterFunc(x.Node.Draining, cancel)
 	defer stop()
 	err = until(ctx)
-	if refused := x.Judge(); refused != nil {
+	if refused := x.Caller.Judge(); refused != nil {
 		return refused
 	}
 	switch {

@@ -203,7 +203,7 @@ type eventOf struct {
 
 // ReadEvents answers with events that a definition selects.
 func (p *Handlers) ReadEvents(ctx context.Context, x *request.Request) error {
-	body, err := x.ReadBody(maxQuery, problem.TooLarge, problem.InvalidBody)
+	body, err := x.Upload.Read(maxQuery, problem.TooLarge, problem.InvalidBody)
 	if err != nil {
 		return err
 	}

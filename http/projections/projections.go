@@ -54,7 +54,7 @@ const maxQuery = event.MaxEventBytes / 2
 
 // callerIdentity is the caller as projections see it.
 func callerIdentity(x *request.Request) projection.Identity {
-	return projection.Identity{Name: x.Who.Login, Roles: x.Who.Groups, Operator: access.CheckLevel(x.Who, access.Ops) == nil}
+	return projection.Identity{Name: x.Caller.Who.Login, Roles: x.Caller.Who.Groups, Operator: access.CheckLevel(x.Caller.Who, access.Ops) == nil}
 }
 
 // projectionParameter returns the value of a parameter of the query. Names of parameters of
@@ -95,7 +95,7 @@ func choiceParameter(x *request.Request, name string) *bool {
 
 // queryText reads the text of a projection.
 func queryText(x *request.Request) (string, error) {
-	body, err := x.ReadBody(maxQuery, problemLargeQuery, problem.InvalidBody)
+	body, err := x.Upload.Read(maxQuery, problemLargeQuery, problem.InvalidBody)
 	if err != nil {
 		return "", err
 	}
@@ -117,7 +117,7 @@ func (p *Handlers) Create(m projection.Mode) request.Handler {
 			return err
 		}
 		if m == projection.Transient {
-			if c.Gone, err = x.Share(api.Query); err != nil {
+			if c.Gone, err = x.Caller.Share(api.Query); err != nil {
 				return err
 			}
 			if c.Gone, err = x.Node.Memory.KeepQuery(ctx, c.Query, c.Gone); err != nil {
@@ -173,7 +173,7 @@ func (p *Handlers) RebuildStatus(ctx context.Context, x *request.Request) error 
 
 // Configure replaces the settings of a projection.
 func (p *Handlers) Configure(ctx context.Context, x *request.Request) error {
-	body, err := x.ReadBody(request.MaxSettings, request.LargeSettings, problem.InvalidBody)
+	body, err := x.Upload.Read(request.MaxSettings, request.LargeSettings, problem.InvalidBody)
 	if err != nil {
 		return err
 	}

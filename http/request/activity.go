@@ -23,7 +23,7 @@ func (x *Request) note(status int) {
 	}
 	_, decider, _ := strings.Cut(x.Decider, "://")
 	to.Note(activity.Operation{
-		Node: decider, Who: x.Who.Login, From: x.R.RemoteAddr, Method: x.R.Method, Path: x.R.URL.EscapedPath(), Query: x.R.URL.RawQuery, Status: status,
+		Node: decider, Who: x.Caller.Who.Login, From: x.R.RemoteAddr, Method: x.R.Method, Path: x.R.URL.EscapedPath(), Query: x.R.URL.RawQuery, Status: status,
 	})
 }
 

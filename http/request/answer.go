@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/outline"
 	"github.com/annalsdb/annals/http/problem"
@@ -44,14 +45,14 @@ func (x *Request) SendPlainJSON(document any) (err error) {
 
 // SendFreshJSON is SendPlainJSON for what may be another at the next moment.
 func (x *Request) SendFreshJSON(document any) error {
-	x.W.Header()[KeyCacheControl] = CacheNever
+	x.W.Header()[caching.KeyControl] = caching.Never
 	return x.SendPlainJSON(document)
 }
 
 // SendFresh answers with a text that may be another at the next moment.
 func (x *Request) SendFresh(body []byte) error {
 	x.Typed()
-	x.W.Header()[KeyCacheControl] = CacheNever
+	x.W.Header()[caching.KeyControl] = caching.Never
 	x.Send(http.StatusOK, body)
 	return nil
 }
@@ -110,8 +111,9 @@ func (x *Request) Fail(err error) {
 		x.Node.Logger.Error("request could not be answered", "method", x.R.Method, "path", x.R.URL.Path, logkey.Error, err)
 	}
 	h := x.W.Header()
-	if h[KeyCacheControl] == nil && p.Status >= http.StatusBadRequest {
-		h[KeyCacheControl] = CacheNothing // Headers that caches do not look at may have led to it.
+	if h[caching.KeyControl] == nil && p.Status >= http.StatusBadRequest {
+		// Headers that caches do not look at may have led to it.
+		h[caching.KeyControl] = caching.Nothing
 	}
 	var version *event.WrongExpectedVersion
 	var leader *event.NotLeader

@@ -46,7 +46,7 @@ type Parts Request
 // answer: End takes it.
 func (p *Parts) Send() error {
 	x := (*Request)(p)
-	if err := x.Check(); err != nil {
+	if err := x.Caller.Check(); err != nil {
 		return err
 	}
 	if !x.isPartSent {

@@ -33,7 +33,7 @@ func (p *Parts) Part(b []byte) ([]byte, error) {
 // ReadPayload reads the payload that a page left out.
 func (p *Parts) ReadPayload(r *event.Record) error {
 	p.Page.dropBare()
-	if err := (*Request)(p).Check(); err != nil {
+	if err := p.Caller.Check(); err != nil {
 		return err
 	}
 	// The time for a request is one for reading a page of usual size. Whether the
@@ -68,12 +68,5 @@ func Wrapped[W any](w http.ResponseWriter) (found W, ok bool) {
 			return found, false
 		}
 		w = outer.Unwrap()
-	}
-}
-
-// NoteWrite tells the log of requests how much a write to several streams writes.
-func (x *Request) NoteWrite(streams, events int) {
-	if line, ok := Wrapped[interface{ NoteWrite(streams, events int) }](x.W); ok {
-		line.NoteWrite(streams, events)
 	}
 }

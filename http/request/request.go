@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/address"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/internal/clock"
@@ -32,7 +32,6 @@ var LargeSettings = problem.New(http.StatusRequestEntityTooLarge, "Too large a d
 const (
 	KeyAccept         = "Accept"
 	KeyAllow          = "Allow"
-	KeyCacheControl   = "Cache-Control"
 	KeyContentLength  = "Content-Length"
 	KeyContentType    = "Content-Type"
 	keyCurrentVersion = "Es-Currentversion"
@@ -40,12 +39,9 @@ const (
 
 	// The same number, under the header that clients of later versions read.
 	kurrentCurrentVersion = "Kurrent-Currentversion"
-	KeyETag               = "Etag"
 	keyExpect             = "Expect"
-	KeyIfNoneMatch        = "If-None-Match"
 	KeyLocation           = "Location"
 	keyRetryAfter         = "Retry-After"
-	KeyVary               = "Vary"
 	keyWWWAuthenticate    = "Www-Authenticate"
 
 	KeyAllowMethods = "Access-Control-Allow-Methods"
@@ -54,9 +50,7 @@ const (
 
 // Values of headers, assigned as they are and never changed.
 var (
-	noMethods  = []string{""}
-	VaryAccept = []string{KeyAccept}
-	varyCaller = []string{KeyAccept + ", Authorization"}
+	noMethods = []string{""}
 
 	// What every answer carries. Events are written by others, on the origin of the web
 	// interface: a browser that shows an answer as a page runs nothing of it.
@@ -106,12 +100,10 @@ type Request struct {
 	Route Route
 	Media *media.Type // of the answer
 	Body  *media.Type // of the request's body
-	Who   access.Principal
 	// address of the node that decides the write for this one; empty: this one does
 	Decider string
 	Records bool // the body asks for a change that is recorded
 
-	lease *api.Lease // of a request that takes long; nil: it has not yet
 	// deadline of what it reads; nil: it has none
 	deadline *clock.Deadline
 
@@ -124,8 +116,9 @@ type Request struct {
 	Scratch    []byte
 	writer     atom.Writer
 
-	Claim api.Claim // of the memory of all requests
-	Page  Page
+	Claim  api.Claim // of the memory of all requests
+	Page   Page
+	Caller Caller
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
@@ -135,7 +128,8 @@ func New(n *Node, w http.ResponseWriter, r *http.Request, res *Resource, rt Rout
 	x := requests.Get().(*Request)
 	x.Node, x.W, x.R, x.Res, x.Route = n, w, r, res, rt
 	x.Claim.Use(n.Memory)
-	x.Upload, x.Page.claim = Upload{r: r, claim: &x.Claim}, &x.Claim
+	x.Caller.x = x
+	x.Upload, x.Page.claim = Upload{r: r, claim: &x.Claim, from: &x.Caller}, &x.Claim
 	x.Origin.Begin(n.Address, r)
 	x.Common()
 	return x
@@ -223,20 +217,18 @@ func (x *Request) Reads() context.Context {
 	return x.deadline
 }
 
+// End ends what Reads and the caller's Hold began.
+func (x *Request) End() {
+	x.endReads()
+	x.Caller.letGo()
+}
+
 func (x *Request) endReads() {
 	if x.deadline != nil {
 		x.deadline.Release()
 		x.deadline = nil
 	}
 }
-
-// Share gives the caller one of a kind, until it is released.
-func (x *Request) Share(k api.Kind) (release func(), err error) {
-	return x.Node.Shares.Take(k, x.Who, x.R.RemoteAddr)
-}
-
-// CacheProbe is the Cache-Control of what must be asked for again each time.
-var CacheProbe = []string{"no-cache"}
 
 // keyNode is where a client says which node is to answer: the leader, or the one with
 // an id. It reaches all nodes that way though it may talk to one alone, as a page of
@@ -301,11 +293,16 @@ func (x *Request) SendBody() {
 	x.Send(http.StatusOK, x.Out)
 }
 
+// Copies are those that are kept of the answer.
+func (x *Request) Copies() caching.Copies {
+	return caching.Copies{Header: x.W.Header(), Type: x.Media, Disabled: x.Node.DisableCaching, Parked: x.Route.Group != ""}
+}
+
 // Typed sets the headers of a document of the negotiated type.
 func (x *Request) Typed() {
 	h := x.W.Header()
 	h[KeyContentType] = x.Media.ContentType
-	if h[KeyVary] == nil {
-		h[KeyVary] = VaryAccept
+	if h[caching.KeyVary] == nil {
+		h[caching.KeyVary] = caching.VaryAccept
 	}
 }

@@ -35,6 +35,7 @@ const (
 type Upload struct {
 	r      *http.Request
 	claim  *api.Claim
+	from   *Caller
 	begun  bool // someone may have read of it
 	isDone bool // none of it is left
 }
@@ -73,7 +74,18 @@ func (u *Upload) grown(b []byte, limit int64) ([]byte, error) {
 	return append(make([]byte, 0, size), b...), nil
 }
 
-// read reads the body, which the write keeps. No more than the limit is ever read or allocated,
+// Read reads the body, which the write keeps. Who sent it slowly is judged again before anything is
+// done with it.
+func (u *Upload) Read(limit int64, tooLarge, notWhole error) ([]byte, error) {
+	begun := time.Now()
+	body, err := u.read(limit, tooLarge, notWhole)
+	if err == nil && time.Since(begun) >= api.JudgeEvery {
+		err = u.from.Judge()
+	}
+	return body, err
+}
+
+// read reads the body. No more than the limit is ever read or allocated,
 // and no more than has come by much. A body beyond the limit and one that is not whole are two of
 // the errors; event.ErrNoRoom is another.
 func (u *Upload) read(limit int64, tooLarge, notWhole error) ([]byte, error) {

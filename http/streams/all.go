@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/page"
@@ -71,8 +73,8 @@ func allArguments(x *request.Request, backward, filtered bool) (a allRequest, er
 			return a, err
 		}
 		a.Filter, a.Names = f.Takes, &event.FilterNames{NameFilter: f.Names, OfStream: f.OfStream}
-		a.Links, a.MaxScan = (*request.CallerLinks)(x), maxFilteredScan
-	} else if a.Links, err = x.LinksOf(false); err != nil {
+		a.Links, a.MaxScan = &x.Caller, maxFilteredScan
+	} else if a.Links, err = x.Caller.LinksOf(false); err != nil {
 		return a, err
 	}
 	if a.leader, err = args.RequireLeader(x.R.Header); err != nil {
@@ -107,12 +109,10 @@ func (s *Handlers) serveAll(x *request.Request, backward, filtered bool) error {
 	if a.fromHead && !backward {
 		a.From = end
 	}
-	match := x.R.Header[request.KeyIfNoneMatch]
-	if match != nil && (a.poll == 0 || a.From < end) {
-		if tag := x.Matched(match, end); tag != nil {
-			x.NotModified(tag, nil)
-			return nil
-		}
+	match := x.R.Header[caching.KeyIfNoneMatch]
+	if match != nil && (a.poll == 0 || a.From < end) && x.Copies().Holds(match, end, nil) {
+		x.Send(http.StatusNotModified, nil)
+		return nil
 	}
 	page, err := s.searchLog(ctx, x, &a)
 	if err != nil {
@@ -122,18 +122,16 @@ func (s *Handlers) serveAll(x *request.Request, backward, filtered bool) error {
 		if page, err = s.awaitLog(x, &a, page); err != nil {
 			return err
 		}
-		if match != nil && len(page.Events) == 0 {
-			if tag := x.Matched(match, page.LogEnd); tag != nil {
-				x.NotModified(tag, nil)
-				return nil
-			}
+		if match != nil && len(page.Events) == 0 && x.Copies().Holds(match, page.LogEnd, nil) {
+			x.Send(http.StatusNotModified, nil)
+			return nil
 		}
 	}
 	logFreshness(x, &page, &a)
 	if filtered {
 		x.W.Header()[keyLooked] = []string{strconv.Itoa(page.Looked)}
 	}
-	x.OfCaller(page.Events...)
+	x.Copies().OfCaller(page.Events...)
 	doc := x.Atom().All(&page, &a.AllRead, a.filtered)
 	return x.Write(&doc)
 }
@@ -141,7 +139,7 @@ func (s *Handlers) serveAll(x *request.Request, backward, filtered bool) error {
 // searchLog is readLog for a page that may have to be looked for: such looks are bounded.
 func (s *Handlers) searchLog(ctx context.Context, x *request.Request, a *allRequest) (event.AllPage, error) {
 	if a.filtered {
-		release, err := x.Share(api.Search)
+		release, err := x.Caller.Share(api.Search)
 		if err != nil {
 			return event.AllPage{}, err
 		}
@@ -185,7 +183,7 @@ func (s *Handlers) awaitLog(x *request.Request, a *allRequest, found event.AllPa
 			if err := s.Store.WaitLog(ctx, found.Next); err != nil {
 				return err
 			}
-			if err := x.Judge(); err != nil {
+			if err := x.Caller.Judge(); err != nil {
 				return err
 			}
 			next, err := s.readLog(ctx, x, &from)
@@ -206,10 +204,10 @@ func logFreshness(x *request.Request, page *event.AllPage, a *allRequest) {
 		isClosed = len(page.Events) >= a.Count
 	}
 	if isClosed {
-		x.Cache(request.CacheForever)
+		x.Copies().Last(caching.Forever)
 		return
 	}
-	x.Open(page.LogEnd, nil)
+	x.Copies().Open(page.LogEnd, nil)
 }
 
 // filterFailed is the answer to a name that took too long.

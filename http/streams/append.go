@@ -113,7 +113,7 @@ func (s *Handlers) newAppend(x *request.Request, stream string) (w *write, body 
 	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
 		return nil, nil, err
 	}
-	body, err = x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
+	body, err = x.Upload.Read(request.MaxBody, problem.TooLarge, problem.InvalidBody)
 	return w, body, err
 }
 

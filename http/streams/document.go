@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -35,7 +36,7 @@ func (s *Handlers) describeStream(ctx context.Context, x *request.Request, strea
 		b = append(b, ']')
 	}
 	x.Out = append(b, `}}`...)
-	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	x.W.Header()[caching.KeyControl] = caching.Never
 	x.SendBody()
 	return nil
 }

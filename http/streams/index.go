@@ -3,10 +3,12 @@ package streams
 import (
 	"context"
 	"math"
+	"net/http"
 
 	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/page"
@@ -61,8 +63,9 @@ func (f *Finder) indexPage(x *request.Request, backward bool, describe page.Send
 	if backward {
 		r.From = below(p.From)
 	}
-	match := x.R.Header[request.KeyIfNoneMatch]
-	if end := f.Store.LogEnd(); match != nil && (p.Poll == 0 || p.From < end) && notModified(x, match, end) {
+	match := x.R.Header[caching.KeyIfNoneMatch]
+	if end := f.Store.LogEnd(); match != nil && (p.Poll == 0 || p.From < end) && x.Copies().HoldsOwn(match, end) {
+		x.Send(http.StatusNotModified, nil)
 		return nil
 	}
 	found, err := f.readIndex(ctx, x, &r)
@@ -73,11 +76,12 @@ func (f *Finder) indexPage(x *request.Request, backward bool, describe page.Send
 		if found, err = f.awaitIndex(x, &p, r, found); err != nil {
 			return err
 		}
-		if match != nil && len(found.Events) == 0 && notModified(x, match, found.LogEnd) {
+		if match != nil && len(found.Events) == 0 && x.Copies().HoldsOwn(match, found.LogEnd) {
+			x.Send(http.StatusNotModified, nil)
 			return nil
 		}
 	}
-	x.OpenOwn(found.LogEnd)
+	x.Copies().OpenOwn(found.LogEnd)
 	doc := x.Atom().OfIndex(&found, &p.StreamRead)
 	return x.Write(&doc)
 }
@@ -91,21 +95,12 @@ func below(position int64) int64 {
 	return position + 1
 }
 
-// notModified answers if the client's copy is of this end of the log.
-func notModified(x *request.Request, match []string, end int64) bool {
-	tag := x.Matched(match, end)
-	if tag != nil {
-		x.OwnNotModified(tag)
-	}
-	return tag != nil
-}
-
 // readFound reads a page of what a query finds and the caller may see.
 func (f *Finder) readFound(ctx context.Context, x *request.Request, r event.AllRead) (found event.AllPage, err error) {
 	if end := f.Store.LogEnd(); r.From >= end && !r.Backward {
 		return event.AllPage{From: r.From, Next: r.From, LogEnd: end}, nil
 	}
-	if r.Links, err = x.IndexRights(ctx); err != nil {
+	if r.Links, err = x.Caller.IndexRights(ctx); err != nil {
 		return found, err
 	}
 	if r.MaxPayload, err = x.Page.Reading(ctx, r.Count); err != nil {
@@ -140,7 +135,7 @@ func (f *Finder) awaitIndex(x *request.Request, p *page.Request, r event.AllRead
 			if err = f.Store.WaitQuery(ctx, r.Query, r.From); err != nil {
 				return err
 			}
-			if err = x.Judge(); err != nil {
+			if err = x.Caller.Judge(); err != nil {
 				return err
 			}
 			found, err = f.readIndex(ctx, x, &r)
@@ -170,7 +165,7 @@ func (f *Finder) indexEvent(ctx context.Context, x *request.Request, position in
 	if e, err = complete(ctx, x, e); err != nil {
 		return err
 	}
-	x.OpenOwn(end)
+	x.Copies().OpenOwn(end)
 	x.Atom().Index = x.Route.Stream
 	writeEvent(x, e)
 	return nil
@@ -180,7 +175,7 @@ func (f *Finder) indexEvent(ctx context.Context, x *request.Request, position in
 // then. With a MaxScan of 1 only the first record is looked at that it could be.
 func (f *Finder) first(ctx context.Context, x *request.Request, r event.AllRead) (*event.Resolved, int64, error) {
 	var err error
-	if r.Links, err = x.IndexRights(ctx); err != nil {
+	if r.Links, err = x.Caller.IndexRights(ctx); err != nil {
 		return nil, 0, err
 	}
 	r.Count = 1

@@ -11,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/request"
@@ -111,7 +112,7 @@ func (s *Handlers) serveTail(x *request.Request, q liveQuery) error {
 	if err != nil {
 		return err
 	}
-	release, err := x.Share(api.Tail)
+	release, err := x.Caller.Share(api.Tail)
 	if err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 		t.Seen = t.Next - 1
 	}
 	if q.isFiltered() && t.Next < end {
-		if t.unscan, err = t.x.Share(api.Scan); err != nil {
+		if t.unscan, err = t.x.Caller.Share(api.Scan); err != nil {
 			return false, err
 		}
 		t.scanBegan = time.Now()
@@ -274,7 +275,7 @@ func (t *tail) run() error {
 		if err := t.rest(ctx); err != nil {
 			return err
 		}
-		if t.x.Check() != nil {
+		if t.x.Caller.Check() != nil {
 			t.over("denied", "")
 			return t.flush()
 		}
@@ -427,7 +428,7 @@ func (t *tail) awaitScan(ctx context.Context) (err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.x.Node.Draining, cancel)()
-	t.unscan, err = t.x.Node.Shares.Wait(waiting, api.Scan, t.x.Who, t.x.R.RemoteAddr)
+	t.unscan, err = t.x.Node.Shares.Wait(waiting, api.Scan, t.x.Caller.Who, t.x.R.RemoteAddr)
 	switch {
 	case err == nil:
 		t.scanBegan, t.scanBytes = time.Now(), 0
@@ -503,7 +504,7 @@ func (t *tail) flush() error {
 	if !t.begun {
 		t.begun = true
 		h := x.W.Header()
-		h[request.KeyContentType], h[request.KeyCacheControl], h["X-Accel-Buffering"] = liveContentType, request.CacheNothing, liveUnbuffered
+		h[request.KeyContentType], h[caching.KeyControl], h["X-Accel-Buffering"] = liveContentType, caching.Nothing, liveUnbuffered
 		x.Origin.Vary(h)
 		x.W.WriteHeader(http.StatusOK)
 		out = append([]byte("retry: 2000\n\n"), out...)
@@ -519,7 +520,7 @@ func (t *tail) flush() error {
 		}
 		defer x.Claim.Shrink(more)
 	}
-	if !t.isOver && x.Check() != nil { // It may have waited for memory.
+	if !t.isOver && x.Caller.Check() != nil { // It may have waited for memory.
 		return errLiveGone
 	}
 	// A client that takes nothing is given up by its connection.

@@ -7,7 +7,6 @@ import (
 	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
-	"github.com/annalsdb/annals/http/request"
 )
 
 // read reads one page and writes its events. There may be more at once when it says so.
@@ -71,11 +70,11 @@ func (t *tail) look(ctx context.Context) (l catchup.Look, err error) {
 	q := &t.q
 	l = catchup.Look{Count: livePage, MaxPayload: t.payload(), IsSlow: q.isSlow()}
 	if q.query != nil {
-		l.Links, err = t.x.IndexRights(ctx)
+		l.Links, err = t.x.Caller.IndexRights(ctx)
 		return l, err
 	}
 	if q.resolve {
-		l.Links = (*request.CallerLinks)(t.x)
+		l.Links = &t.x.Caller
 		return l, nil
 	}
 	l.Names = q.chosen

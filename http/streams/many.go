@@ -26,7 +26,7 @@ func (s *Handlers) AppendMany(ctx context.Context, x *request.Request) (err erro
 	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
 		return err
 	}
-	body, err := x.ReadBody(request.MaxBody, problem.LargeWrite, problem.InvalidBody)
+	body, err := x.Upload.Read(request.MaxBody, problem.LargeWrite, problem.InvalidBody)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *Handlers) AppendMany(ctx context.Context, x *request.Request) (err erro
 	written, checked := g.Streams()
 	x.Records = slices.ContainsFunc(written, api.RecordsAppend)
 	return x.Recorded(ctx, func(ctx context.Context, x *request.Request) error {
-		err := x.Node.PermitMany(ctx, &x.Who, written, checked)
+		err := x.Node.PermitMany(ctx, &x.Caller.Who, written, checked)
 		if err == nil {
 			err = sized(x, wrong)
 		}
@@ -52,13 +52,15 @@ func (s *Handlers) AppendMany(ctx context.Context, x *request.Request) (err erro
 		if err == nil {
 			if many, err = g.Write(); err == nil {
 				w.Write = *many
-				x.NoteWrite(len(written), len(w.Events))
+				if log, ok := request.Wrapped[interface{ NoteWrite(streams, events int) }](x.W); ok {
+					log.NoteWrite(len(written), len(w.Events))
+				}
 				done, err = s.commitWrite(x, &w)
 			}
 		}
 		x.Node.Many.Count(api.DoorHTTP, many, done, err)
 		if v, ok := errors.AsType[*event.Violations](err); ok {
-			return &violations{v, len(many.Many.Checks), x.Node.Shown(ctx, &x.Who, v)}
+			return &violations{v, len(many.Many.Checks), x.Node.Shown(ctx, &x.Caller.Who, v)}
 		}
 		if err == nil {
 			sendMany(x, written, &done)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/page"
@@ -110,9 +111,9 @@ func (s *Handlers) Metadata(_ context.Context, x *request.Request) error {
 		return err
 	}
 	if number != event.Head {
-		x.Cache(request.CacheForever)
+		x.Copies().Last(caching.Forever)
 	} else {
-		x.Open(e.Number, nil)
+		x.Copies().Open(e.Number, nil)
 	}
 	writeEvent(x, e)
 	return nil
@@ -140,6 +141,6 @@ func writeEmpty(x *request.Request) {
 	if x.Media.Form.IsJSON() {
 		x.Out = append(x.Out, request.EmptyObject...)
 	}
-	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	x.W.Header()[caching.KeyControl] = caching.Never
 	x.SendBody()
 }

@@ -49,7 +49,7 @@ type queryRequest struct {
 
 // Query answers with what the query in the body finds.
 func (f *Finder) Query(_ context.Context, x *request.Request) error {
-	body, err := x.ReadBody(maxQueryBody, largeQuery, notAQuery)
+	body, err := x.Upload.Read(maxQueryBody, largeQuery, notAQuery)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (f *Finder) answerQuery(x *request.Request, q *queryRequest) error {
 		return err
 	}
 	position := q.Until
-	x.Own()
+	x.Copies().Own()
 	if x.Media.Form == media.FormLines {
 		if q.plan != nil {
 			return problem.Bad("explain is not possible for all pages at once.")
@@ -316,7 +316,7 @@ func appendPayload(b []byte, name string, data []byte, isJSON bool) []byte {
 
 // sendLines answers with all pages, an event on a line. An answer without the last line broke off.
 func (f *Finder) sendLines(x *request.Request, q *queryRequest, position int64) error {
-	release, err := x.Share(api.Search)
+	release, err := x.Caller.Share(api.Search)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/page"
@@ -22,7 +23,7 @@ func (s *Handlers) Event(_ context.Context, x *request.Request) error {
 			return err
 		}
 	}
-	links, err := x.LinksOf(true)
+	links, err := x.Caller.LinksOf(true)
 	if err != nil {
 		return err
 	}
@@ -47,15 +48,15 @@ func (s *Handlers) Event(_ context.Context, x *request.Request) error {
 		return event.ErrEventNotFound
 	}
 	if number != event.Head {
-		x.Cache(request.CacheForever)
+		x.Copies().Last(caching.Forever)
 	} else {
 		info, err := s.Store.StreamInfo(ctx, stream)
 		if err != nil {
 			return err
 		}
-		x.Open(e.Number, &info.Metadata)
+		x.Copies().Open(e.Number, &info.Metadata)
 	}
-	x.OfCaller(*e)
+	x.Copies().OfCaller(*e)
 	writeEvent(x, e)
 	return nil
 }

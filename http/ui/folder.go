@@ -60,7 +60,7 @@ func (u *Handlers) FolderFile(_ context.Context, x *request.Request) error {
 	h := x.W.Header()
 	delete(h, "Content-Security-Policy") // Where it stands in the map, as with HTTP/2.
 	h[request.KeyContentType] = []string{webType(name)}
-	x.Cache(cacheFiles)
+	x.Copies().Last(cacheFiles)
 	http.ServeContent(x.W, x.R, "", info.ModTime(), content)
 	return nil
 }
@@ -86,7 +86,7 @@ func DebuggerFile(_ context.Context, x *request.Request) error {
 		return err
 	}
 	x.W.Header()[request.KeyContentType] = media.JavaScript.ContentType
-	x.Cache(cacheFiles)
+	x.Copies().Last(cacheFiles)
 	x.Send(http.StatusOK, b)
 	return nil
 }

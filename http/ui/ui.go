@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/annalsdb/annals/http/caching"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/http1"
@@ -137,7 +138,7 @@ func ToUI(_ context.Context, x *request.Request) error {
 func (u *Handlers) File(_ context.Context, x *request.Request) error {
 	load, control := builtInUI, cacheAssets
 	if u.Own != nil { // While it is written: what the folder holds at this moment.
-		load, control = func() (uiTree, error) { return newUITree(u.Own) }, request.CacheNothing
+		load, control = func() (uiTree, error) { return newUITree(u.Own) }, caching.Nothing
 	}
 	tree, err := load()
 	if err != nil {
@@ -148,7 +149,7 @@ func (u *Handlers) File(_ context.Context, x *request.Request) error {
 		name = uiPage
 	}
 	if name == uiPage && u.Own == nil {
-		control = request.CacheProbe
+		control = caching.Probe
 	}
 	f := tree[name]
 	if f == nil {
@@ -156,7 +157,7 @@ func (u *Handlers) File(_ context.Context, x *request.Request) error {
 	}
 	http1.SetFields(x.R.Context(), x.W.Header(), uiAnswer)
 	h, body := x.W.Header(), f.plain
-	h[request.KeyContentType], h[request.KeyCacheControl], h[request.KeyVary] = []string{f.contentType}, control, varyCoding
+	h[request.KeyContentType], h[caching.KeyControl], h[caching.KeyVary] = []string{f.contentType}, control, varyCoding
 	etag := f.etag
 	if f.gzip != nil && acceptsGzip(x.R.Header) {
 		body, etag = f.gzip, strings.TrimSuffix(etag, `"`)+`-gzip"`
@@ -164,7 +165,7 @@ func (u *Handlers) File(_ context.Context, x *request.Request) error {
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 		x.R.Header.Del("Range") // Ranges of a compressed file are useless to clients.
 	}
-	h[request.KeyETag] = []string{etag}
+	h[caching.KeyETag] = []string{etag}
 	http.ServeContent(x.W, x.R, "", time.Time{}, bytes.NewReader(body))
 	return nil
 }

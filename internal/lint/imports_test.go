@@ -57,16 +57,17 @@ var imports = []row{
 	{"http/atom", with("event", "subscription")},
 	// Below the rooms of http: what requests say, and the documents that answer them.
 	{"http/media", nil},
+	{"http/caching", []string{"event", "http/media"}},
 	{"http/outline", with()},
 	{"http/problem", with("api", "event", "admin", "subscription", "projection")},
 	{"http/args", with("event", "http/problem")},
 	{"http/address", []string{"http/atom", "http/args"}},
 	// A request on its way to its answer, on this node or on another.
-	{"http/request", with("api", "event", "access", "admin/activity", "internal/http1", "http/atom", "http/media", "http/outline", "http/problem", "http/args", "http/address")},
-	{"http/leader", with("api", "event", "internal/http1", "http/request", "http/problem", "http/args", "http/media")},
-	{"http/page", with("api", "event", "http/leader", "http/request", "http/media", "http/problem", "http/args")},
+	{"http/request", with("api", "event", "access", "admin/activity", "internal/http1", "http/atom", "http/media", "http/caching", "http/outline", "http/problem", "http/args", "http/address")},
+	{"http/leader", with("api", "event", "internal/http1", "http/request", "http/problem", "http/args", "http/media", "http/caching")},
+	{"http/page", with("api", "event", "http/leader", "http/request", "http/media", "http/caching", "http/problem", "http/args")},
 	// The rooms, none of which knows another.
-	{"http/ui", with("web", "internal/http1", "http/request", "http/media", "http/problem")},
+	{"http/ui", with("web", "internal/http1", "http/request", "http/media", "http/caching", "http/problem")},
 	{"http/streams", room("api", "catchup", "event", "subscription")},
 	{"http/groups", room("api", "event", "subscription")},
 	{"http/projections", room("api", "event", "access", "projection")},
@@ -94,7 +95,7 @@ var tops = []string{"cmd", "integration", "bench", "torture", "simulation"}
 
 // room is what a room of http imports, besides what is its own.
 func room(folders ...string) []string {
-	return with(append(folders, "http/atom", "http/request", "http/leader", "http/page", "http/media", "http/outline", "http/problem", "http/args", "http/address")...)
+	return with(append(folders, "http/atom", "http/request", "http/leader", "http/page", "http/media", "http/caching", "http/outline", "http/problem", "http/args", "http/address")...)
 }
 
 func with(folders ...string) []string { return slices.Concat(folders, tools) }
