@@ -178,16 +178,16 @@ func (f *follower) walk() error {
 // options returns those of a leg, and those of the projection.
 func (f *follower) options() (mine, first run.Options, err error) {
 	p := f.p
-	d := p.asStored()
+	v := p.view()
+	d := v.m.def
 	f.r.apply(&d)
 	if f.reads == nil {
 		if f.reads, err = p.t.define(p.name, &d); err != nil {
 			return mine, first, &handler.Fault{Message: err.Error()}
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	mine, first = p.optionsOf(&d, f.reads), p.optionsOf(&p.m.def, p.definition)
+	v = p.view()
+	mine, first = v.optionsOf(&d, f.reads), v.options()
 	mine.Silent, mine.Saved, mine.Logger = true, nil, mine.Logger.With("rebuild", true)
 	return mine, first, nil
 }
@@ -251,12 +251,11 @@ func (f *follower) doCompare(task *followerTask) error {
 
 // catchUp takes the second version to the mark of the projection, which does not run, for a swap.
 func (p *projection) catchUp() {
-	p.mu.Lock()
-	f, err := p.follower, error(nil)
-	if !p.statisticsLocked().Settled { // Since it was asked.
+	v := p.view()
+	f, err := v.follower, error(nil)
+	if !v.ofRun().Settled { // Since it was asked.
 		err = errAhead
 	}
-	p.mu.Unlock()
 	if err == nil {
 		err = f.do(p.t.ctx, &followerTask{isLast: true}, swapTime)
 	}

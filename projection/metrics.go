@@ -58,25 +58,25 @@ func (m *metrics) changing() (done func()) {
 var perProjection = []struct {
 	name, help string
 	counts     bool
-	read       func(p *projection, f *run.Statistics) float64
+	read       func(v *view, f *run.Statistics) float64
 }{
 	{"annals_projection_progress", "How much of its input a projection has read, from 0 to 1; -1 before it read anything.", false,
-		func(_ *projection, f *run.Statistics) float64 { return max(f.Progress/100, min(f.Progress, 0)) }},
+		func(_ *view, f *run.Statistics) float64 { return max(f.Progress/100, min(f.Progress, 0)) }},
 	{"annals_projection_behind", "Events, or bytes of the log, that a projection has not read yet.", false,
-		func(_ *projection, f *run.Statistics) float64 { return float64(f.Behind) }},
+		func(_ *view, f *run.Statistics) float64 { return float64(f.Behind) }},
 	{"annals_projection_handled_events_total", "Events that a projection handled since it was started.", true,
-		func(_ *projection, f *run.Statistics) float64 { return float64(f.Processed) }},
+		func(_ *view, f *run.Statistics) float64 { return float64(f.Processed) }},
 	{"annals_projection_emitted_events_total", "Events that a projection emitted since it was started.", true,
-		func(_ *projection, f *run.Statistics) float64 { return float64(f.Emitted) }},
+		func(_ *view, f *run.Statistics) float64 { return float64(f.Emitted) }},
 	{"annals_projection_handler_seconds_total", "Time spent in the handlers of a projection since it was started.", true,
-		func(_ *projection, f *run.Statistics) float64 { return f.ProcessingTime.Seconds() }},
+		func(_ *view, f *run.Statistics) float64 { return f.ProcessingTime.Seconds() }},
 	{"annals_projection_state_bytes", "Size of the states of a projection that are in memory.", false,
-		func(_ *projection, f *run.Statistics) float64 { return float64(f.StateBytes) }},
+		func(_ *view, f *run.Statistics) float64 { return float64(f.StateBytes) }},
 	{"annals_projection_faults_total", "How often a projection faulted since it was loaded.", true,
-		func(p *projection, _ *run.Statistics) float64 { return float64(p.faults) }},
+		func(v *view, _ *run.Statistics) float64 { return float64(v.faults) }},
 	{"annals_projection_running", "1 while a projection runs.", false,
-		func(p *projection, _ *run.Statistics) float64 {
-			if p.m.status == running {
+		func(v *view, _ *run.Statistics) float64 {
+			if v.m.status == running {
 				return 1
 			}
 			return 0
@@ -97,10 +97,9 @@ func (m *metrics) added(name string) {
 			if err != nil {
 				return 0
 			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			f := p.statisticsLocked()
-			return one.read(p, &f)
+			v := p.view()
+			f := v.ofRun()
+			return one.read(&v, &f)
 		}
 		label := stats.Label{Name: "projection", Value: name}
 		if one.counts {

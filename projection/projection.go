@@ -218,16 +218,14 @@ func (p *projection) do(e effect) {
 	case doStart:
 		p.start(e.gen)
 	case doLoadStopped:
-		p.mu.Lock()
-		o := p.options() // The definition may be gone when the goroutine begins.
-		p.mu.Unlock()
-		p.t.work.Go(func() { p.loadStopped(e.gen, o) })
+		v := p.view() // The definition may be gone when the goroutine begins.
+		p.t.work.Go(func() { p.loadStopped(e.gen, v.options()) })
 	case doStop:
-		if r := p.current(); r != nil {
+		if r := p.view().run; r != nil {
 			r.Stop()
 		}
 	case doAbort:
-		if r := p.current(); r != nil {
+		if r := p.view().run; r != nil {
 			r.Abort()
 		}
 	case doDrop:
@@ -238,31 +236,6 @@ func (p *projection) do(e effect) {
 		p.t.forget(p)
 		p.drop()
 	}
-}
-
-// mayLook returns event.ErrNotAuthorized unless a user may see the outputs of the projection.
-func (p *projection) mayLook(ctx context.Context, by Identity) error {
-	p.mu.Lock()
-	isOwn, reads := p.m.def.runsAs(by), p.definition
-	p.mu.Unlock()
-	switch {
-	case by.Operator || isOwn:
-		return nil
-	case reads == nil: // Its sources are not known.
-		return event.ErrNotAuthorized
-	}
-	for _, s := range source.Names(reads) {
-		if err := p.t.opts.May(ctx, by, s, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *projection) current() Run {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.run
 }
 
 // drop lets go of the run, which has ended. What it has handled may not be in a state any more.
@@ -292,10 +265,7 @@ func (p *projection) store(c *change) {
 		p.storeRebuild(c.rebuild)
 		return
 	}
-	p.mu.Lock()
-	last := p.last
-	p.mu.Unlock()
-	number, err := p.t.storeDefinition(p.name, c.def, c.forget, last)
+	number, err := p.t.storeDefinition(p.name, c.def, c.forget, p.view().last)
 	p.push(func(m *machine) []effect {
 		if err != nil {
 			return m.notStored(err)
@@ -315,8 +285,8 @@ func (p *projection) prepare(e effect) {
 		reads = e.change.reads
 	}
 	if reads == nil {
-		d := p.asStored()
-		reads, err = p.t.define(p.name, &d)
+		v := p.view()
+		reads, err = p.t.define(p.name, &v.m.def)
 	}
 	p.push(func(m *machine) []effect {
 		p.releaseLocked()
@@ -334,47 +304,11 @@ func (p *projection) prepare(e effect) {
 	})
 }
 
-// options are those of a run. The caller holds mu.
-func (p *projection) options() run.Options { return p.optionsOf(&p.m.def, p.definition) }
-
-// optionsOf are those of a run of a definition, which reads that.
-func (p *projection) optionsOf(d *definition, reads *handler.Definition) run.Options {
-	o := &p.t.opts
-	def, who, config := *d, Identity{}, d.Config
-	if d.RunAs != nil {
-		who = *d.RunAs
-	}
-	config.EmitEnabled = config.EmitEnabled && d.Mode != Transient
-	mode := map[Mode]run.Mode{Continuous: run.Continuous, OneTime: run.OneTime, Transient: run.Transient}[d.Mode]
-	return run.Options{
-		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Definition: reads,
-		States: d.States, Saved: p.marked,
-		Config: config, Checkpoints: !d.CheckpointsDisabled,
-		Compile: func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
-		Links:   o.Links(p.t.ctx, who),
-		MayRead: func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
-		MayWrite: func(ctx context.Context, stream string) error {
-			// It is the projection's own, no matter who made the projection.
-			if isResultStream(p.name, stream) {
-				return nil
-			}
-			return o.May(ctx, who, stream, true)
-		},
-		FaultOutOfOrder: o.FaultOutOfOrder, MaxStateSize: o.MaxStateSize, Logger: o.Logger.With("projection", p.name), Now: o.Now,
-	}
-}
-
-// version is the version that the projection writes with. The caller holds mu.
-func (p *projection) version() position.Version {
-	return position.Version{Projection: p.id, Epoch: p.m.def.Epoch, Version: p.m.version}
-}
-
 // start begins a run in place of the one that has ended.
 func (p *projection) start(gen int) {
 	p.drop()
-	p.mu.Lock()
-	o := p.options()
-	p.mu.Unlock()
+	v := p.view()
+	o := v.options()
 	o.Done = p.line.Move
 	r := p.t.opts.Start(p.t.ctx, o)
 	p.mu.Lock()
@@ -453,13 +387,12 @@ func (p *projection) remove() {
 }
 
 func (p *projection) tryRemove() error {
-	p.mu.Lock()
-	d, version, id, last := p.m.def, p.version(), p.id, p.last
+	v := p.view()
+	d, version := v.m.def, v.version()
 	var besides []string // names of checkpoints that go, too
-	if r := p.m.rebuild; r != nil && r.Status != rebuildCleared {
-		besides = append(besides, cmp.Or(p.m.unused(), p.name))
+	if r := v.m.rebuild; r != nil && r.Status != rebuildCleared {
+		besides = append(besides, cmp.Or(v.m.unused(), p.name))
 	}
-	p.mu.Unlock()
 	if d.States != "" && d.DeleteCheckpointStream {
 		besides = append(besides, d.States)
 	}
@@ -481,12 +414,12 @@ func (p *projection) tryRemove() error {
 			return err
 		}
 	}
-	if id < 0 { // Nothing else of it is stored.
+	if v.id < 0 { // Nothing else of it is stored.
 		return nil
 	}
 	if version.Version >= 0 {
 		d.Deleted, d.Enabled = true, false
-		number, err := p.t.storeDefinition(p.name, d, false, last)
+		number, err := p.t.storeDefinition(p.name, d, false, v.last)
 		if err != nil {
 			return err
 		}

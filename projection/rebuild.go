@@ -202,10 +202,8 @@ func (m *machine) backOut() []effect {
 
 // storeRebuild stores the change of a rebuild.
 func (p *projection) storeRebuild(r *rebuild) {
-	p.mu.Lock()
-	id, last := p.id, p.lastRebuild
-	p.mu.Unlock()
-	number, err := p.t.storeRebuild(id, r, last)
+	v := p.view()
+	number, err := p.t.storeRebuild(v.id, r, v.lastRebuild)
 	p.push(func(m *machine) []effect {
 		if err != nil {
 			return m.notStored(err)
@@ -235,19 +233,18 @@ func (p *projection) clear() {
 // clearUnused does what clear begins. It ends early with ctx, as a projection of this name that is
 // created later has checkpoints in the same streams.
 func (p *projection) clearUnused(ctx context.Context) {
-	p.mu.Lock()
-	r, id, last, f, version, unused := *p.m.rebuild, p.id, p.lastRebuild, p.follower, p.version(), p.m.unused()
-	p.mu.Unlock()
-	f.end()
+	v := p.view()
+	v.follower.end()
 	p.mu.Lock()
 	p.follower = nil
 	p.mu.Unlock()
+	r, last := *v.m.rebuild, v.lastRebuild
 	pause := pauses()
 	for {
-		err := p.deleteCheckpoints(ctx, cmp.Or(unused, p.name), version)
+		err := p.deleteCheckpoints(ctx, cmp.Or(v.m.unused(), p.name), v.version())
 		if err == nil {
 			r.Status = rebuildCleared
-			last, err = p.t.storeRebuild(id, &r, last)
+			last, err = p.t.storeRebuild(v.id, &r, last)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -308,7 +305,8 @@ func (s *Service) Rebuild(ctx context.Context, name string, u Update, by Identit
 	beginning := t.beginning.Add(1)
 	defer t.beginning.Add(-1)
 	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
-		d := p.asStored()
+		v := p.view()
+		d := v.m.def
 		switch {
 		case d.Mode != Continuous:
 			return nil, &BadInput{"Only a continuous projection can be rebuilt"}
@@ -323,13 +321,11 @@ func (s *Service) Rebuild(ctx context.Context, name string, u Update, by Identit
 		if err != nil {
 			return nil, &BadInput{"The query cannot be prepared: " + err.Error()}
 		}
-		p.mu.Lock()
-		before, isThere := p.definition, p.m.rebuilding()
-		p.mu.Unlock()
-		if !isThere && t.areTooMany(beginning) {
+		v = p.view()
+		if !v.m.rebuilding() && t.areTooMany(beginning) {
 			return nil, errTooMany
 		}
-		if before != nil { // Else it is seen at its checkpoint.
+		if before := v.definition; before != nil { // Else it is seen at its checkpoint.
 			if _, err := position.Convert(source.Zero(before), source.Zero(reads)); err != nil {
 				return nil, otherSource(err)
 			}
@@ -368,13 +364,11 @@ func (s *Service) EndRebuild(ctx context.Context, name string, by Identity) erro
 // is stopped as the projection was.
 func (s *Service) SwapRebuild(ctx context.Context, name string, by Identity) error {
 	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.m.rebuilding() {
-			if err := p.follower.notReady(); err != nil {
+		if v := p.view(); v.m.rebuilding() {
+			if err := v.follower.notReady(); err != nil {
 				return nil, err
 			}
-			if !p.statisticsLocked().Settled {
+			if !v.ofRun().Settled {
 				return nil, errAhead
 			}
 		}
@@ -392,18 +386,17 @@ func (s *Service) RebuildStatus(ctx context.Context, name string, compare, withS
 	if !by.Operator {
 		return Rebuild{}, event.ErrNotAuthorized
 	}
-	p.mu.Lock()
-	r, d, f, there, isOver, status := p.m.rebuild, p.m.def, p.follower, p.m.rebuilding(), p.m.rebuilt(), p.rebuildStatus()
-	p.mu.Unlock()
+	v := p.view()
+	r, d, f := v.m.rebuild, v.m.def, v.follower
 	switch {
-	case there:
-	case isOver:
+	case v.m.rebuilding():
+	case v.m.rebuilt():
 		return Rebuild{Name: name, Status: RebuildSwapped, Query: r.Query, EmitEnabled: d.EmitEnabled, Progress: 100}, nil
 	default:
 		return Rebuild{}, ErrNoRebuild
 	}
 	r.apply(&d)
-	out := Rebuild{Name: name, Status: status, Query: d.Query, EmitEnabled: d.EmitEnabled, Progress: -1}
+	out := Rebuild{Name: name, Status: v.rebuildStatus(), Query: d.Query, EmitEnabled: d.EmitEnabled, Progress: -1}
 	if f == nil {
 		return out, nil
 	}
@@ -414,15 +407,6 @@ func (s *Service) RebuildStatus(ctx context.Context, name string, compare, withS
 	}
 	f.describe(&out, withStates)
 	return out, nil
-}
-
-// rebuildStatus is the status of the second version in a word. The caller holds mu.
-func (p *projection) rebuildStatus() string {
-	s := p.follower.status()
-	if s == RebuildReady && !p.m.status.ended() && !p.statisticsLocked().Settled {
-		return RebuildRunning // The first has to come again to where it was.
-	}
-	return s
 }
 
 // Times that are waited at most.

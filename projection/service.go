@@ -257,7 +257,7 @@ func (s *Service) change(ctx context.Context, name string, by Identity, patience
 	if err != nil {
 		return err
 	}
-	if d := p.asStored(); !by.Operator && (d.Mode != Transient || !d.runsAs(by)) {
+	if d := p.view().m.def; !by.Operator && (d.Mode != Transient || !d.runsAs(by)) {
 		return event.ErrNotAuthorized
 	}
 	p.touch()
@@ -291,7 +291,7 @@ func (s *Service) UpdateQuery(ctx context.Context, name string, u Update, by Ide
 		if len(u.Query) > maxQuery {
 			return nil, event.ErrTooLarge
 		}
-		d := p.asStored()
+		d := p.view().m.def
 		edit := func(d *definition) {
 			d.Query = u.Query
 			if u.Emit != nil && d.Mode != Transient {
@@ -320,7 +320,7 @@ func (s *Service) Config(name string) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	d := p.asStored()
+	d := p.view().m.def
 	if d.Properties == nil {
 		d.Properties = json.RawMessage("{}")
 	}
@@ -333,7 +333,7 @@ func (s *Service) SetConfig(ctx context.Context, name string, c Config, by Ident
 		if err := validate(&c); err != nil {
 			return nil, err
 		}
-		d := p.asStored()
+		d := p.view().m.def
 		if d.Config = c; d.emitsWithoutCheckpoints() {
 			return nil, errEmitWithoutCheckpoints
 		}
@@ -365,7 +365,8 @@ func (s *Service) Statistics(name string) (Statistics, error) {
 	if err != nil {
 		return Statistics{}, err
 	}
-	return p.statistics(), nil
+	v := p.view()
+	return v.statistics(), nil
 }
 
 // List describes projections, in the order of their creation.
@@ -376,8 +377,8 @@ func (s *Service) List(k Kinds) ([]Statistics, error) {
 	}
 	list := []Statistics{}
 	for _, p := range t.projections() {
-		if k.has(p.asStored().Mode) && !p.isHidden() {
-			list = append(list, p.statistics())
+		if v := p.view(); k.has(v.m.def.Mode) && !v.hidden {
+			list = append(list, v.statistics())
 		}
 	}
 	return list, nil
@@ -402,31 +403,33 @@ type Partition = run.Partition
 // Partitions returns partitions whose states are in memory, as run.Run has it, for those who may
 // see the states.
 func (s *Service) Partitions(ctx context.Context, name, contains, after string, most int, by Identity) (list []Partition, more bool, err error) {
-	p, err := s.look(ctx, name, by)
+	v, err := s.look(ctx, name, by)
 	if err != nil {
 		return nil, false, err
 	}
-	if r := p.current(); r != nil {
+	if r := v.run; r != nil {
 		return r.Partitions(ctx, contains, after, most)
 	}
 	return nil, false, nil
 }
 
 func (s *Service) ask(ctx context.Context, name, partition string, by Identity) (run.Answer, error) {
-	p, err := s.look(ctx, name, by)
+	v, err := s.look(ctx, name, by)
 	if err != nil {
 		return run.Answer{}, err
 	}
-	return p.ask(ctx, partition)
+	v.p.touch()
+	return v.ask(ctx, partition)
 }
 
 // look finds a projection whose outputs a user may see.
-func (s *Service) look(ctx context.Context, name string, by Identity) (*projection, error) {
+func (s *Service) look(ctx context.Context, name string, by Identity) (v view, err error) {
 	p, err := s.find(name)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	return p, p.mayLook(ctx, by)
+	v = p.view()
+	return v, v.mayLook(ctx, by)
 }
 
 // Query returns the text of a projection and its definition.
@@ -435,5 +438,7 @@ func (s *Service) Query(name string) (Query, error) {
 	if err != nil {
 		return Query{}, err
 	}
-	return p.query(), nil
+	p.touch()
+	v := p.view()
+	return v.query(), nil
 }

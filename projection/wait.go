@@ -9,7 +9,6 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/run"
-	"github.com/annalsdb/annals/projection/source"
 )
 
 // Await returns when a projection has handled all events of its sources up to a position of the
@@ -26,12 +25,13 @@ func (s *Service) Await(ctx context.Context, name string, position int64) error 
 	if err := s.opts.Store.WaitLog(ctx, position); err != nil && s.opts.Store.LogEnd() <= position {
 		return cmp.Or(context.Cause(ctx), err)
 	}
-	for _, writer := range p.writers() {
+	v := p.view()
+	for _, writer := range v.writers() {
 		w, err := p.t.find(writer)
 		if err != nil {
 			continue
 		}
-		r := w.current()
+		r := w.view().run
 		if r == nil || r.Statistics().Ending != run.Unfinished {
 			continue // It writes nothing.
 		}
@@ -65,24 +65,10 @@ func (s *Service) Done(name string) int64 {
 	return p.line.End()
 }
 
-// writers are the system projections that write what the projection reads.
-func (p *projection) writers() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	reads := p.definition
-	if reads == nil {
-		reads = p.m.def.Source
-	}
-	if reads == nil {
-		return nil
-	}
-	return source.Writers(reads)
-}
-
 // await waits until the run has handled all events up to a position.
 func (p *projection) await(ctx context.Context, position int64) error {
 	return p.line.Wait(ctx, position, func() {
-		if r := p.current(); r != nil {
+		if r := p.view().run; r != nil {
 			r.Look()
 		}
 	})
@@ -122,7 +108,8 @@ func (p *projection) noteRest() {
 	case p.noted == deleting:
 		p.rest(ErrNotFound)
 	case p.noted.ended():
-		f := p.statisticsLocked()
+		v := p.viewLocked()
+		f := v.ofRun()
 		at := f.Checkpoint
 		if p.m.def.Mode != Continuous {
 			at = f.Position
