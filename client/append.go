@@ -199,7 +199,7 @@ func (a Response) FirstNumber(stream string) (int64, error) {
 // Delete deletes a stream that has the expected version. Reads no longer find it. The next append
 // makes it again, and the numbers of its events continue. Tombstone deletes a stream for ever.
 func (c *Client) Delete(ctx context.Context, stream string, expected int64) error {
-	if err := c.finish(ctx, deletion(stream, expected, false), http.StatusNotFound); err != nil {
+	if err := c.sender.finish(ctx, deletion(stream, expected, false), http.StatusNotFound); err != nil {
 		return fmt.Errorf("delete %s: %w", stream, err)
 	}
 	return nil
@@ -208,7 +208,7 @@ func (c *Client) Delete(ctx context.Context, stream string, expected int64) erro
 // Tombstone deletes a stream that has the expected version, for ever: what reads it or appends to
 // it later is ErrDeleted.
 func (c *Client) Tombstone(ctx context.Context, stream string, expected int64) error {
-	if err := c.finish(ctx, deletion(stream, expected, true), http.StatusGone); err != nil {
+	if err := c.sender.finish(ctx, deletion(stream, expected, true), http.StatusGone); err != nil {
 		return fmt.Errorf("delete %s for ever: %w", stream, err)
 	}
 	return nil

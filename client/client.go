@@ -8,10 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -20,10 +18,6 @@ const (
 	defaultTimeout  = 30 * time.Second
 	defaultRetryFor = 30 * time.Second
 	dialTimeout     = 10 * time.Second
-
-	// Pauses between repetitions.
-	shortestPause = 50 * time.Millisecond
-	longestPause  = 2 * time.Second
 )
 
 // Options say which nodes a client asks, and how. The zero value asks a node of this machine.
@@ -45,17 +39,7 @@ type Options struct {
 
 // Client asks the nodes of one cluster. Any number of goroutines may use it.
 type Client struct {
-	*known
-	o     Options
-	http  *http.Client
-	after string // the position that reads wait for; empty: none
-}
-
-// known are the nodes that a client knows, and all that After made of it.
-type known struct {
-	mu    sync.Mutex
-	nodes []string
-	at    int // the node that is asked first
+	sender *sender
 }
 
 // New returns a client. It does not connect to a node yet.
@@ -65,22 +49,18 @@ func New(o Options) (*Client, error) {
 	if o.Transport == nil {
 		o.Transport = NewTransport(o.TLS)
 	}
-	c := &Client{known: &known{}, o: o, http: &http.Client{
-		Transport: o.Transport,
-		// Followed by hand: the standard client would not send the password to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
 	if len(o.Nodes) == 0 {
 		o.Nodes = []string{defaultNode}
 	}
+	nodes := &known{}
 	for _, text := range o.Nodes {
 		address, err := Address(text)
 		if err != nil {
 			return nil, err
 		}
-		c.nodes = append(c.nodes, address)
+		nodes.addresses = append(nodes.addresses, address)
 	}
-	return c, nil
+	return &Client{newSender(nodes, o)}, nil
 }
 
 // NewTransport returns the transport of a client that is given none.
@@ -98,16 +78,16 @@ func NewTransport(config *tls.Config) *http.Transport {
 // whose projection does not run, refuses with the status 504, and another one is asked. All else is
 // as with the client itself, with which it shares nodes and connections.
 func (c *Client) After(position int64) *Client {
-	after := *c
+	after := *c.sender
 	after.after = strconv.FormatInt(position, 10)
-	return &after
+	return &Client{&after}
 }
 
 // WaitAtMost is how long one node may take to reach the position of After.
 const WaitAtMost = 5 * time.Second
 
 // Close ends the connections that are kept for later requests.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.sender.http.CloseIdleConnections() }
 
 // defaultPort is where a node serves clients unless NodePort says otherwise.
 const defaultPort = "2113"
@@ -134,80 +114,35 @@ func Address(text string) (string, error) {
 
 // Node is the address of the node that is asked next.
 func (c *Client) Node() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.nodes[c.at]
+	return c.sender.nodes.next()
 }
 
-// prefer makes a node the one that is asked next.
-func (c *Client) prefer(node string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.at = slices.Index(c.nodes, node); c.at < 0 {
-		c.nodes = append(c.nodes, node)
-		c.at = len(c.nodes) - 1
-	}
-}
-
-// leave goes to the next node after one that did not serve, and returns how many there are.
-func (c *Client) leave(node string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.nodes[c.at] == node {
-		c.at = (c.at + 1) % len(c.nodes)
-	}
-	return len(c.nodes)
-}
+// Do sends a request. It goes to the next node as long as it gets no connection, and repeats
+// nothing that a node may have got. An error means that no whole answer came.
+func (c *Client) Do(ctx context.Context, q Request) (Response, error) { return c.sender.do(ctx, q) }
 
 // Repeat sends a request that may be done twice, such as an append with the ids of its events,
 // until a node answers or refuses, or the time for it is over. It returns the last answer also
 // when that is a refusal.
 func (c *Client) Repeat(ctx context.Context, q Request) (Response, error) {
-	a, _, err := c.insist(ctx, q, mayPass)
+	a, _, err := c.sender.insist(ctx, q, mayPass)
 	return a, err
 }
 
-// finish sends a request that may be done twice, and that is refused with one of some statuses when
-// an earlier try has done it.
-func (c *Client) finish(ctx context.Context, q Request, done ...int) error {
-	return c.finishWhile(ctx, q, mayPass, done...)
-}
-
-func (c *Client) finishWhile(ctx context.Context, q Request, again func(error) bool, done ...int) error {
-	_, unsure, err := c.insist(ctx, q, again)
-	if unsure && HasStatus(err, done...) {
-		return nil
+// Call does something whose arguments and result are JSON. Both may be nil. A GET is repeated as
+// Options.RetryFor says, other methods only as long as no node has done anything.
+func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
+	q, err := jsonRequest(method, path, in)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// insist sends a request as long as its error is one to try again after, and the time for it is not
-// over. It is unsure whether an earlier try was done when one of them may have been.
-func (c *Client) insist(ctx context.Context, q Request, again func(error) bool) (a Response, unsure bool, err error) {
-	end := time.Now().Add(c.o.RetryFor)
-	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-		node := c.Node()
-		if a, err = c.Do(ctx, q); err == nil {
-			err = a.Err()
-		}
-		if err == nil || !again(err) || time.Now().Add(pause).After(end) {
-			return a, unsure, err
-		}
-		unsure = unsure || !undone(err)
-		c.leave(node)
-		if wait(ctx, pause) != nil {
-			return a, unsure, err
-		}
+	again := undone
+	if method == http.MethodGet {
+		again = mayPass
 	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	a, _, err := c.sender.insist(ctx, q, again)
+	if err != nil || out == nil {
+		return err
 	}
+	return a.Decode(out)
 }

@@ -26,7 +26,7 @@ func (c *Client) Download(ctx context.Context, q Request, offset int64) (io.Read
 	if q.Header == nil {
 		q.Header = map[string]string{}
 	}
-	f := &download{c: c, ctx: ctx, q: q, at: offset}
+	f := &download{s: c.sender, ctx: ctx, q: q, at: offset}
 	if err := f.connect(); err != nil && !f.broke(err) {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (c *Client) Download(ctx context.Context, q Request, offset int64) (io.Read
 
 // download is a file on its way.
 type download struct {
-	c     *Client
+	s     *sender
 	ctx   context.Context // of the whole file: the reader is gone when it ends
 	q     Request
 	at    int64
@@ -51,7 +51,7 @@ func (f *download) connect() error {
 	if f.at > 0 {
 		f.q.Header["Range"], want = fmt.Sprintf("bytes=%d-", f.at), http.StatusPartialContent
 	}
-	a, body, err := f.c.open(f.ctx, f.q, f.q.Node, stall)
+	a, body, err := f.s.open(f.ctx, f.q, f.q.Node, stall)
 	if err != nil {
 		return err
 	}

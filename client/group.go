@@ -55,7 +55,7 @@ func (g *Group) Create(ctx context.Context, s GroupSettings) error {
 	if err != nil {
 		return err
 	}
-	return g.c.finish(ctx, q, http.StatusConflict)
+	return g.c.sender.finish(ctx, q, http.StatusConflict)
 }
 
 // Update replaces all settings. Messages that were handed out and not acknowledged come again.
@@ -64,12 +64,12 @@ func (g *Group) Update(ctx context.Context, s GroupSettings) error {
 	if err != nil {
 		return err
 	}
-	return g.c.finish(ctx, q)
+	return g.c.sender.finish(ctx, q)
 }
 
 // Delete removes the group, with its parked messages. Its stream stays.
 func (g *Group) Delete(ctx context.Context) error {
-	return g.c.finish(ctx, Request{Method: http.MethodDelete, Path: g.path}, http.StatusNotFound)
+	return g.c.sender.finish(ctx, Request{Method: http.MethodDelete, Path: g.path}, http.StatusNotFound)
 }
 
 // Info returns the settings and the state of the group.
@@ -148,7 +148,7 @@ func (g *Group) Pause(ctx context.Context) error { return g.do(ctx, "/pause") }
 func (g *Group) Resume(ctx context.Context) error { return g.do(ctx, "/resume") }
 
 func (g *Group) do(ctx context.Context, what string) error {
-	return g.c.finish(ctx, Request{Method: http.MethodPost, Path: g.path + what})
+	return g.c.sender.finish(ctx, Request{Method: http.MethodPost, Path: g.path + what})
 }
 
 func (g *Group) answer(ctx context.Context, how, action string, messages []Message) error {
@@ -158,7 +158,7 @@ func (g *Group) answer(ctx context.Context, how, action string, messages []Messa
 			ids[i] = some[i].MessageID
 		}
 		q := Request{Method: http.MethodPost, Path: g.path + how + "?ids=" + strings.Join(ids, ",") + action}
-		if err := g.c.finish(ctx, q); err != nil {
+		if err := g.c.sender.finish(ctx, q); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,54 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
+
+// known are the nodes that a client knows, and all that After made of it.
+type known struct {
+	mu        sync.Mutex
+	addresses []string
+	at        int // the node that is asked first
+}
+
+// next is the node that is asked next.
+func (k *known) next() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.addresses[k.at]
+}
+
+// prefer makes a node the one that is asked next.
+func (k *known) prefer(node string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.at = slices.Index(k.addresses, node); k.at < 0 {
+		k.addresses = append(k.addresses, node)
+		k.at = len(k.addresses) - 1
+	}
+}
+
+// leave goes to the next node after one that did not serve, and returns how many there are.
+func (k *known) leave(node string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.addresses[k.at] == node {
+		k.at = (k.at + 1) % len(k.addresses)
+	}
+	return len(k.addresses)
+}
+
+// learn adds members that live.
+func (k *known) learn(members []Member) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	scheme, _, _ := strings.Cut(k.addresses[k.at], "://")
+	for i := range members {
+		if address := scheme + "://" + members[i].Address(); members[i].Alive && !slices.Contains(k.addresses, address) {
+			k.addresses = append(k.addresses, address)
+		}
+	}
+}
 
 // Member is a node of a cluster as another one sees it.
 type Member struct {
@@ -48,14 +95,7 @@ func (c *Client) Discover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("discover the nodes of the cluster: %w", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	scheme, _, _ := strings.Cut(c.nodes[c.at], "://")
-	for i := range members {
-		if address := scheme + "://" + members[i].Address(); members[i].Alive && !slices.Contains(c.nodes, address) {
-			c.nodes = append(c.nodes, address)
-		}
-	}
+	c.sender.nodes.learn(members)
 	return nil
 }
 

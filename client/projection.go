@@ -84,7 +84,7 @@ func (p *Projection) UpdateEmit(ctx context.Context, script string, emit bool) e
 // send sends a command. A node refuses what it cannot do with a status that else means that the
 // outcome is not known.
 func (p *Projection) send(ctx context.Context, q Request, done ...int) error {
-	return p.c.finishWhile(ctx, q, func(err error) bool {
+	return p.c.sender.finishWhile(ctx, q, func(err error) bool {
 		return mayPass(err) && !HasStatus(err, http.StatusInternalServerError)
 	}, done...)
 }

@@ -166,7 +166,7 @@ func (c *Client) TailQuery(ctx context.Context, item QueryItem, after *int64) it
 			yield(TailMessage{}, fmt.Errorf("tail a query: %w", err))
 			return
 		}
-		t := &tail{c: c, path: queryPath, query: query, left: -1}
+		t := &tail{s: c.sender, path: queryPath, query: query, left: -1}
 		if after != nil {
 			t.after = AtNumber(*after)
 		}

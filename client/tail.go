@@ -57,7 +57,7 @@ var errTailBroke = errors.New("the live tail broke off")
 // context ends, and when no node answers at first for Options.RetryFor.
 func (c *Client) Tail(ctx context.Context, stream string, o TailOptions) iter.Seq2[TailMessage, error] {
 	return func(yield func(TailMessage, error) bool) {
-		t, err := c.newTail(stream, o)
+		t, err := newTail(c.sender, stream, o)
 		if err != nil {
 			yield(TailMessage{}, err)
 			return
@@ -68,7 +68,7 @@ func (c *Client) Tail(ctx context.Context, stream string, o TailOptions) iter.Se
 
 // tail is a live tail over all its connections.
 type tail struct {
-	c     *Client
+	s     *sender
 	path  string
 	query string
 	after Place // the place of the last message that had one
@@ -77,12 +77,12 @@ type tail struct {
 	heard bool // a node has sent a message
 }
 
-func (c *Client) newTail(stream string, o TailOptions) (*tail, error) {
+func newTail(s *sender, stream string, o TailOptions) (*tail, error) {
 	query, err := o.query()
 	if err != nil {
 		return nil, fmt.Errorf("tail %s: %w", stream, err)
 	}
-	t := &tail{c: c, path: StreamPath(stream), query: query, after: o.After, lead: o.Leader, left: -1}
+	t := &tail{s: s, path: StreamPath(stream), query: query, after: o.After, lead: o.Leader, left: -1}
 	if o.Limit > 0 {
 		t.left = o.Limit // It is not that of one connection.
 	}
@@ -91,9 +91,9 @@ func (c *Client) newTail(stream string, o TailOptions) (*tail, error) {
 
 // run gives the messages of all connections.
 func (t *tail) run(ctx context.Context, yield func(TailMessage, error) bool) {
-	end := time.Now().Add(t.c.o.RetryFor)
+	end := time.Now().Add(t.s.o.RetryFor)
 	for failed := 0; ; {
-		node := t.c.Node()
+		node := t.s.nodes.next()
 		isOver, err := t.follow(ctx, node, func(m TailMessage) bool {
 			failed = 0
 			return yield(m, nil)
@@ -106,7 +106,7 @@ func (t *tail) run(ctx context.Context, yield func(TailMessage, error) bool) {
 			return
 		}
 		// At once the first time: another node may serve.
-		if t.c.leave(node); failed > 0 && wait(ctx, min(longestPause, shortestPause<<min(failed, 10))) != nil {
+		if t.s.nodes.leave(node); failed > 0 && wait(ctx, min(longestPause, shortestPause<<min(failed, 10))) != nil {
 			return
 		}
 		failed++
@@ -130,7 +130,7 @@ func (t *tail) request() Request {
 // follow reads from one node until the connection ends. The tail is over when the reader wants no
 // more, or nothing will come.
 func (t *tail) follow(ctx context.Context, node string, give func(TailMessage) bool) (isOver bool, err error) {
-	a, body, err := t.c.open(ctx, t.request(), node, tailStall)
+	a, body, err := t.s.open(ctx, t.request(), node, tailStall)
 	if err != nil {
 		return false, err
 	}

@@ -61,7 +61,7 @@ func (u *User) ChangePassword(ctx context.Context, current, password string) err
 		return err
 	}
 	q.Login = url.UserPassword(u.login, current)
-	_, _, err = u.c.insist(ctx, q, undone)
+	_, _, err = u.c.sender.insist(ctx, q, undone)
 	return err
 }
 
@@ -86,7 +86,7 @@ func (u *User) send(ctx context.Context, method, path string, in any, done ...in
 	if err != nil {
 		return err
 	}
-	return u.c.finish(ctx, q, done...)
+	return u.c.sender.finish(ctx, q, done...)
 }
 
 // Info returns what the cluster says of the user.
