@@ -28,79 +28,6 @@ const (
 	entryOverhead = 64
 )
 
-// RaftOptions are those of a Raft. The zero value works.
-type RaftOptions struct {
-	// Address returns the host:port of a node as it is known at this moment;
-	// default, and for nodes not known: the address in raft's configuration.
-	Address func(id raft.ServerID) (string, bool)
-
-	Timeout time.Duration // for a message and its answer; default 10 s
-	// for the answer to a heartbeat or a vote, and half of what connecting may take; default:
-	// Timeout
-	Patience time.Duration
-	// messages of a pipeline that wait for their answers; default 16, 1: no pipelines
-	MaxInFlight int
-	MaxRPCBytes int // of entries in one message, or a single larger entry; default 16 MiB
-
-	// Append is called with every message of entries before raft is, and may change
-	// it. It must not block. Default: nothing is done.
-	Append func(*raft.AppendEntriesRequest)
-
-	// InTerm runs a function if this node's term, as raft stored it, is the given one, and has raft
-	// come to no other meanwhile. It reports whether it did. Default: it never does.
-	InTerm func(term uint64, do func()) bool
-
-	// Silent returns why this node must neither send messages nor answer any; nil while it
-	// need not be silent. Other nodes get the reason. Default: it never must.
-	Silent func() error
-
-	// Candidate says whether a node that stands for election may be one, at the address that it
-	// says it is reached at. It must not block. Default: all may.
-	Candidate func(node, address string) error
-
-	// Prepare is called with every snapshot that another node wants to install, before raft is
-	// asked. The snapshot is handed to raft when it returns nil; else the other node gets the error
-	// and raft never hears of it. It must return when its context is over: when a newer snapshot
-	// came, the time is up, or Raft is closed. It is never called twice at a time, must not change
-	// its bytes, and holds up nothing else. Default: everything is handed to raft at once.
-	Prepare        func(ctx context.Context, index, term uint64, content []byte) error
-	PrepareTimeout time.Duration // default 8 s
-	MaxSnapshot    int64         // in bytes; default 64 MiB
-
-	// Holds is asked when raft has refused a snapshot, and reports whether this node has all
-	// entries that the snapshot covers. The answer says then that it was installed: the other node
-	// would send the same one for ever, if the answers to what it sent before were lost and it has
-	// removed the entries since. Default: it does not.
-	Holds func(index, term uint64) bool
-
-	Logger hclog.Logger // default: the port's
-}
-
-// EnsureDefaults replaces zero values by defaults.
-func (o *RaftOptions) EnsureDefaults() {
-	if o.Address == nil {
-		o.Address = func(raft.ServerID) (string, bool) { return "", false }
-	}
-	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
-	o.Patience = cmp.Or(o.Patience, o.Timeout)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, 16)
-	o.MaxRPCBytes = cmp.Or(o.MaxRPCBytes, 16<<20)
-	o.PrepareTimeout = cmp.Or(o.PrepareTimeout, 8*time.Second)
-	o.MaxSnapshot = cmp.Or(o.MaxSnapshot, 64<<20)
-	if o.InTerm == nil {
-		o.InTerm = func(uint64, func()) bool { return false }
-	}
-	if o.Silent == nil {
-		o.Silent = func() error { return nil }
-	}
-	if o.Holds == nil {
-		o.Holds = func(uint64, uint64) bool { return false }
-	}
-	if o.Prepare == nil {
-		o.Prepare = func(context.Context, uint64, uint64, []byte) error { return nil }
-	}
-}
-
 // Raft is the transport of raft for one life of it.
 //
 // A message for a node goes only to that node: a connection on which another node answers is not
@@ -217,88 +144,6 @@ func (r *Raft) own(run func()) bool {
 	return !r.closing
 }
 
-// pump hands messages to raft. There is a channel between for snapshots, which
-// come from elsewhere.
-func (r *Raft) pump() {
-	in, done := r.in.Consumer(), r.ctx.Done()
-	for {
-		select {
-		case rpc := <-in:
-			if _, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
-				// It could only be refused with its bytes unread, which would then
-				// be taken for messages: no answer can be made of this, and the connection ends.
-				rpc.Respond(noAnswer{}, errors.New("snapshots have connections of their own"))
-				continue
-			}
-			if err := r.opts.Silent(); err != nil {
-				rpc.Respond(struct{}{}, err)
-				continue
-			}
-			if r.turnedDown(rpc) { // It judges messages as they were sent.
-				continue
-			}
-			if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && r.opts.Append != nil {
-				r.opts.Append(req)
-			}
-			byID(rpc.Command)
-			select {
-			case r.consumer <- rpc:
-			case <-done:
-				return
-			}
-		case <-done:
-			return
-		}
-	}
-}
-
-// deposed returns an error for entries that a leader cannot have in its term. After it was
-// replaced, raft may still send what a successor has stored on it meanwhile. The other node would
-// stay in the old term, and its next start would find that term below that of its own log.
-func deposed(q *raft.AppendEntriesRequest) error {
-	last := q.PrevLogTerm
-	if n := len(q.Entries); n > 0 {
-		last = q.Entries[n-1].Term
-	}
-	if last > q.Term {
-		return fmt.Errorf("entries of term %d from the leader of term %d, which was replaced", last, q.Term)
-	}
-	return nil
-}
-
-// turnedDown answers a candidate that may not be one, or a leader that was replaced.
-func (r *Raft) turnedDown(rpc raft.RPC) bool {
-	var header raft.RPCHeader
-	var answer any
-	switch q := rpc.Command.(type) {
-	case *raft.RequestVoteRequest:
-		header, answer = q.RPCHeader, &raft.RequestVoteResponse{}
-	case *raft.RequestPreVoteRequest:
-		header, answer = q.RPCHeader, &raft.RequestPreVoteResponse{}
-	case *raft.AppendEntriesRequest:
-		err := deposed(q)
-		if err != nil {
-			rpc.Respond(struct{}{}, err)
-		}
-		return err != nil
-	default:
-		return false
-	}
-	if r.opts.Candidate == nil {
-		return false
-	}
-	err := r.opts.Candidate(string(header.ID), string(header.Addr))
-	if err != nil {
-		rpc.Respond(answer, err)
-	}
-	return err != nil
-}
-
-// noAnswer is an answer that cannot be encoded.
-type noAnswer struct{}
-
-func (noAnswer) MarshalBinary() ([]byte, error) { return nil, errors.New("no answer") }
-
 // renew exchanges the pool of connections when they are due. Messages in flight in the old one
 // finish: raft.NetworkTransport then closes their connections, because it is shut down.
 func (r *Raft) renew() {
@@ -329,28 +174,6 @@ func (r *Raft) Consumer() <-chan raft.RPC { return r.consumer }
 
 // LocalAddr is where other nodes reach this one.
 func (r *Raft) LocalAddr() raft.ServerAddress { return raft.ServerAddress(r.port.Advertised()) }
-
-// SetHeartbeatHandler has heartbeats handled without the Consumer, so that a disk that is slow does
-// not look like a leader that is gone: but only within the term in which raft is. A heartbeat of
-// another term may make a leader or a candidate a follower, and raft does that without a lock: its
-// own goroutine would continue for a moment, and give an entry that it takes then the term in which
-// another node leads (issue 695 of hashicorp/raft). Such a heartbeat goes through the Consumer.
-func (r *Raft) SetHeartbeatHandler(handle func(raft.RPC)) {
-	r.in.SetHeartbeatHandler(func(rpc raft.RPC) {
-		if err := r.opts.Silent(); err != nil {
-			rpc.Respond(struct{}{}, err)
-			return
-		}
-		byID(rpc.Command)
-		if q, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && r.opts.InTerm(q.Term, func() { handle(rpc) }) {
-			return
-		}
-		select {
-		case r.consumer <- rpc:
-		case <-r.ctx.Done():
-		}
-	})
-}
 
 // EncodePeer returns the address of a node for messages.
 func (r *Raft) EncodePeer(id raft.ServerID, address raft.ServerAddress) []byte {
@@ -533,40 +356,6 @@ func (r *Raft) track(c *conn, group *sync.WaitGroup) error {
 		return raft.ErrTransportShutdown
 	}
 	return nil
-}
-
-// inbound is the stream layer of incoming connections.
-type inbound struct {
-	net.Listener
-	raft *Raft
-}
-
-// Accept waits for the next connection of another node.
-func (s *inbound) Accept() (net.Conn, error) {
-	for {
-		c, err := s.Listener.(*listener).accept()
-		if err != nil {
-			return nil, err
-		}
-		r := s.raft
-		// The other side renews its connections. One that does not is cut off
-		// between two messages, unless it does not even take the answer.
-		cutOff := time.Now().Add(r.port.opts.Renew + r.port.opts.Renew/4 + r.opts.Timeout)
-		c.hard = true
-		if err := errors.Join(c.SetReadDeadline(cutOff), c.SetWriteDeadline(cutOff.Add(r.opts.Timeout))); err != nil {
-			_ = c.Close()
-			continue
-		}
-		if r.track(c, &r.handlers) != nil {
-			continue // It closes: the listener ends next, which raft expects.
-		}
-		return c, nil
-	}
-}
-
-// Dial is never called: this transport sends nothing.
-func (s *inbound) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
-	return nil, errors.ErrUnsupported
 }
 
 // outbound is the stream layer of outgoing connections.
