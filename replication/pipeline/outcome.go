@@ -12,7 +12,7 @@ import (
 )
 
 // resolve handles the outcome of the entry or barrier that was in flight.
-func (p *Pipeline) resolve(res result) {
+func (p *proposer) resolve(res result) {
 	g := p.inFlight
 	p.inFlight = nil
 	if g.gains {
@@ -87,7 +87,7 @@ func (g *group) certain(now Quorum) bool {
 // settleUnknown answers the requests whose bytes may or may not have been
 // written. The others of the group wrote nothing whatever became of the entry,
 // and are returned to be decided again.
-func (p *Pipeline) settleUnknown(g *group, why error) (again *group) {
+func (p *proposer) settleUnknown(g *group, why error) (again *group) {
 	var lost []*request
 	again = &group{since: g.since}
 	for _, r := range g.requests {
@@ -111,7 +111,7 @@ func NotWritten(err error) bool {
 		errors.Is(err, raft.ErrEnqueueTimeout)
 }
 
-func (p *Pipeline) resolveGain(g *group, err error) {
+func (p *proposer) resolveGain(g *group, err error) {
 	switch {
 	case !errors.Is(err, raft.ErrLeadershipTransferInProgress) || !p.deps.Leader():
 		p.refused = time.Time{}
@@ -139,7 +139,7 @@ const endlessTransfer = time.Minute
 var errEndlessTransfer = errors.New("raft is giving leadership to another node without end: only a restart ends that")
 
 // fail ends the write path because the node cannot be trusted any more.
-func (p *Pipeline) fail(g *group, cause error) {
+func (p *proposer) fail(g *group, cause error) {
 	p.failed = true
 	p.queue.close(fmt.Errorf("%w: %w", event.ErrNotReady, cause))
 	p.deps.Fatal(cause) // before any caller is answered
@@ -150,7 +150,7 @@ func (p *Pipeline) fail(g *group, cause error) {
 
 // drain ends the goroutine: nothing more is proposed, and it waits with patience for what is in
 // flight.
-func (p *Pipeline) drain() {
+func (p *proposer) drain() {
 	p.lose()
 	close(p.proposals)
 	p.refuseWaiting(event.ErrNotReady)
