@@ -7,6 +7,9 @@ BIN     ?= bin
 
 export CGO_ENABLED = 0
 
+# All targets build alike, so that none builds again what another has built.
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
+
 # The packages of the module client, which ./... does not name.
 CLIENT = github.com/annalsdb/annals/client/...
 
@@ -22,26 +25,31 @@ SIMULATE_LINK = -checklinkname=0
 
 .PHONY: build
 build: ## build the static binary bin/annals
-	$(GO) build -trimpath $(SIMULATE_TAGS) -ldflags "$(SIMULATE_LINK) -X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
+	$(GO) build $(SIMULATE_TAGS) -ldflags "$(SIMULATE_LINK) -X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
 
 # The module of the tests in a browser.
 UI = integration/ui
 
-# Tests of clusters wait more than they compute: of four packages at once two work. After
-# some small packages, which show at once that it runs, the longest are begun first, and next to
-# them those in a browser, whose module go test cannot name here. lint vets.
-GOTEST = $(abspath $(BIN))/gotest -vet=off -timeout 20m -tags invariants
+# Tests of clusters wait more than they compute: of five packages at once two work. After
+# some small packages, which show at once that it runs, those that wait longest are begun first, and
+# next to them those in a browser, whose module go test cannot name here. lint vets.
+TESTED = $(abspath $(BIN))/tested/annals
+GOTEST = $(abspath $(BIN))/gotest -binary $(TESTED) -vet=off -timeout 20m -tags invariants
+
+# The runner, and the binary that all tests start.
+.PHONY: gotest
+gotest:
+	$(GO) build -o $(BIN)/gotest ./scripts/gotest
+	$(GO) build -tags invariants -o $(TESTED) ./cmd/annals
 
 .PHONY: test
-test: ## run the tests, with the costly checks of invariants
-	$(GO) build -o $(BIN)/gotest ./scripts/gotest
+test: gotest ## run the tests, with the costly checks of invariants
 	@(cd $(UI) && exec $(GOTEST) -skip '^TestLong' .) & ui=$$!; \
-	$(GOTEST) -p 3 -skip '^TestLong' ./event ./config ./integration ./log ./replication $(CLIENT) ./...; code=$$?; \
+	$(GOTEST) -p 4 -skip '^TestLong' ./event ./config ./integration ./replication ./torture ./node ./log $(CLIENT) ./...; code=$$?; \
 	wait $$ui && exit $$code
 
 .PHONY: test-long
-test-long: ## run the tests that take longest, which test leaves out
-	$(GO) build -o $(BIN)/gotest ./scripts/gotest
+test-long: gotest ## run the tests that take longest, which test leaves out
 	@(cd $(UI) && exec $(GOTEST) -run '^TestLong' .) & ui=$$!; \
 	$(GOTEST) -run '^TestLong' ./integration ./torture; code=$$?; \
 	wait $$ui && exit $$code

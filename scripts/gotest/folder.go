@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -50,6 +51,17 @@ func newFolder() (folder, error) {
 
 // enter lets other users, as whom some tests run commands, into the folder. They cannot list it.
 const enter = 0o711
+
+// take copies a program into the folder, where other users reach it, and returns the name of the
+// copy, which says what is in it.
+func (f folder) take(program string) (string, error) {
+	b, err := os.ReadFile(program)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(f.path, fmt.Sprintf("%s-%x", filepath.Base(program), sha256.Sum256(b)))
+	return path, errors.Join(os.WriteFile(path, b, 0o700), os.Chmod(path, 0o755))
+}
 
 // empty removes the folder with what is mounted in it.
 func (f folder) empty() error {

@@ -39,6 +39,22 @@ func TestReport(t *testing.T) {
 	check.Equal(t, out.String(), want, "got ... want")
 }
 
+// TestTake: a program is copied under a name that changes with its bytes alone, and can be executed.
+func TestTake(t *testing.T) {
+	f, program := folder{path: t.TempDir()}, filepath.Join(t.TempDir(), "annals")
+	var names []string
+	for _, text := range []string{"#!/bin/sh\nexit 1\n", "#!/bin/sh\nexit 0\n", "#!/bin/sh\nexit 0\n"} {
+		check.Must(t, os.WriteFile(program, []byte(text), 0o600))
+		names = append(names, check.Value(f.take(program)).Must(t))
+	}
+	if names[0] == names[1] || names[1] != names[2] {
+		t.Errorf("the names are %q", names)
+	}
+	check.Fails(t, exec.Command(names[0]).Run(), "the first program ends with 0")
+	check.NoError(t, exec.Command(names[1]).Run())
+	check.Fails(t, check.Err(f.take(program+"s")), "a program that is not there")
+}
+
 // endless is a test that makes a folder, starts a process in a group of its own, and
 // runs until it is ended.
 const endless = `package endless

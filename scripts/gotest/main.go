@@ -7,6 +7,10 @@
 // Everything that tests make lies in one folder, which has the same name in each run
 // of a checkout: go test would not take results from its cache if TMPDIR changed.
 //
+// With "-binary FILE" before its other arguments, tests that start the product start this file, and
+// need not build it. The file's sum is in the name that they see: go test takes no result from its
+// cache that is of another file.
+//
 // It finds processes and mounts in /proc, so it is for Linux only.
 package main
 
@@ -24,7 +28,11 @@ import (
 const graceful = 3 * time.Second
 
 func main() {
-	code, err := run(os.Args[1:])
+	args, binary := os.Args[1:], ""
+	if len(args) > 1 && args[0] == "-binary" {
+		args, binary = args[2:], args[1]
+	}
+	code, err := run(binary, args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
 		code = max(code, 1)
@@ -32,7 +40,7 @@ func main() {
 	os.Exit(code)
 }
 
-func run(args []string) (code int, err error) {
+func run(binary string, args []string) (code int, err error) {
 	adopt()
 	work, err := newFolder()
 	if err != nil {
@@ -44,6 +52,13 @@ func run(args []string) (code int, err error) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	command := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	command.Env = append(os.Environ(), "TMPDIR="+work.path)
+	if binary != "" && os.Getenv("ANNALS_BINARY") == "" {
+		given, err := work.take(binary)
+		if err != nil {
+			return 1, err
+		}
+		command.Env = append(command.Env, "ANNALS_BINARY="+given)
+	}
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := command.StdoutPipe()
