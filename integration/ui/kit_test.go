@@ -91,6 +91,9 @@ func (b *browser) start(program string) (err error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 800), chromedp.UserDataDir(b.dir),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("force-color-profile", "srgb"),
+		// Without these, the window of each tab loads pages of the browser's own that nobody sees, and
+		// starts a renderer that nobody uses.
+		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,PreloadTopChromeWebUI,WebUIOmniboxPopup,WebUIOmniboxAimPopup,SpareRendererForSitePerProcess"),
 	)
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	b.end = cancel
@@ -434,6 +437,15 @@ func (p *tab) fill(role, name, text string) {
 		return p.call(p.find(role, name), "function() { this.focus(); if (this.select) this.select(); }", nil)
 	})
 	send(p, input.InsertText, input.InsertTextParams{Text: text})
+}
+
+// choose chooses a value of the list with a name, as the mouse would.
+func (p *tab) choose(name, value string) {
+	p.t.Helper()
+	choice := fmt.Sprintf(`function() { this.value = %s; this.dispatchEvent(new Event("change", {bubbles: true})) }`, quote(value))
+	p.await(fmt.Sprintf("choose %q in %q", value, name), func() error {
+		return p.call(p.find("combobox", name), choice, nil)
+	})
 }
 
 // holds waits until a field holds a text.
