@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -324,7 +325,7 @@ func TestHealFaults(t *testing.T) {
 	from := damagedFolder(t, m, folder)
 	f := check.Value(folder.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))).Must(t)
 	check.Must(t, errors.Join(f.Sync(), f.Close()))
-	for fail, done := int64(1), false; !done; fail += 1 + rand.Int64N(7) {
+	for fail, done := int64(1), false; !done; fail += 1 + rand.Int64N(int64(testkit.Fewer(35, 7))) {
 		mem := folder.CrashClone(vfs.CrashOptions{})
 		var count atomic.Int64
 		var armed atomic.Bool

@@ -298,6 +298,9 @@ func TestPinFails(t *testing.T) {
 	l := mustOpen(t, o)
 	write(t, l, m.someFrames(7, true)...)
 	check.Must(t, l.index.Flush())
+	// Nothing in the background opens files from here on.
+	allPosted(t, l)
+	check.Must(t, l.postings.Flush(-1))
 	before := len(counting.OpenFiles())
 	for at := int64(1); ; at++ {
 		left.Store(at)

@@ -61,6 +61,10 @@ func warnings(b *bytes.Buffer) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Output: b, Level: hclog.Warn})
 }
 
+// everyStream says of which streams all that the index answers is compared: with the race detector,
+// which sees the same in each, of a few in every block.
+var everyStream = uint64(testkit.Fewer(7, 1))
+
 // TestDamagedBlock: with a damaged block every lookup gives the right answer or an error. The index
 // keeps working, does not copy the damage, and the next start rebuilds it.
 func TestDamagedBlock(t *testing.T) { onShapes(t, testDamagedBlock) }
@@ -150,7 +154,7 @@ func testDamageBehindReads(t *testing.T, packed bool) {
 		m, file := oneTable(t, fsys, dir, entries, streams, packed)
 		x := open(t, index.Options{Packed: packed, FS: fsys, Dir: dir})
 		defer func() { check.Must(t, x.Close()) }()
-		for h := range uint64(streams) {
+		for h := uint64(0); h < streams; h += everyStream {
 			m.check(t, x, spread(h))
 		}
 		second := blockAt(t, fsys, file, packed, 1)
@@ -331,7 +335,7 @@ func testRotAfterReads(t *testing.T, packed bool) {
 			step, first := testkit.Sample(t, 3)
 			for round := int64(first); round < 8; round += int64(step) {
 				x := open(t, index.Options{Packed: packed, FS: fsys, Dir: dir})
-				for h := range uint64(streams) {
+				for h := uint64(0); h < streams; h += everyStream {
 					m.check(t, x, spread(h))
 				}
 				at := place.at + round*37*place.size

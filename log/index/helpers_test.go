@@ -3,6 +3,7 @@ package index_test
 import (
 	"math"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
@@ -68,6 +69,40 @@ type model struct {
 	log    []index.Entry // in order of positions
 	end    int64
 	packed bool // the number of each entry is its position
+
+	mu    sync.Mutex // guards known
+	known *byHash    // of the log as it was asked about last
+}
+
+// byHash is a log by hashes.
+type byHash struct {
+	entries int
+	last    int64 // position of the last entry
+	of      map[uint64][]index.Entry
+	shares  index.Shares // their Entries
+}
+
+// byHash sorts the log, if it has changed: what is taken out of it or added, changes its length or
+// its last position, as positions rise.
+func (m *model) byHash() *byHash {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := int64(-1)
+	if n := len(m.log); n > 0 {
+		last = m.log[n-1].Position
+	}
+	if k := m.known; k != nil && k.entries == len(m.log) && k.last == last {
+		return k
+	}
+	m.known = &byHash{entries: len(m.log), last: last, of: map[uint64][]index.Entry{}}
+	for _, e := range m.log {
+		m.known.of[e.Hash] = append(m.known.of[e.Hash], e)
+		m.known.shares[e.Hash>>61].Entries++
+	}
+	for _, es := range m.known.of {
+		slices.SortFunc(es, less)
+	}
+	return m.known
 }
 
 // onShapes runs a test on both shapes of tables.
@@ -90,16 +125,7 @@ func (m *model) add(hash uint64, number int64) index.Entry {
 	return e
 }
 
-func (m *model) of(hash uint64) []index.Entry {
-	var es []index.Entry
-	for _, e := range m.log {
-		if e.Hash == hash {
-			es = append(es, e)
-		}
-	}
-	slices.SortFunc(es, less)
-	return es
-}
+func (m *model) of(hash uint64) []index.Entry { return m.byHash().of[hash] }
 
 func (m *model) ascend(hash uint64, from, to int64, limit int) []index.Entry {
 	var es []index.Entry
@@ -147,10 +173,7 @@ func (m *model) check(t tester, x *index.Index, hash uint64) {
 	}
 	check.MustEqual(t, check.Value(x.Count(hash, 0, math.MaxInt64)).Must(t), int64(len(all)), "entries of", hash)
 	if m.packed {
-		entries := index.Shares{}
-		for _, e := range m.log {
-			entries[e.Hash>>61].Entries++
-		}
+		entries := m.byHash().shares
 		for i, share := range x.Shares() {
 			check.MustEqual(t, share.Entries, entries[i].Entries, "entries with the bits", i)
 			if (share.Hashes > 0) != (share.Entries > 0) || share.Hashes > share.Entries {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
@@ -221,7 +222,7 @@ func TestScavengeWriteErrors(t *testing.T) { onShapes(t, testScavengeWriteErrors
 
 func testScavengeWriteErrors(t *testing.T, packed bool) {
 	errDisk := errors.New("disk full")
-	for fail := 0; ; fail++ {
+	for fail := 0; ; fail += testkit.Fewer(5, 1) {
 		mem := vfs.NewMem()
 		var mu sync.Mutex
 		count, armed := 0, false
