@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -10,7 +11,13 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	if err := testkit.Crowd(4); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	testkit.Main(m)
+}
 
 // seed returns the seed of a random test and prints it.
 func seed(t *testing.T) uint64 {

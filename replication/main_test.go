@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // leftBehind is how long goroutines may outlive what started them: a probe of
@@ -14,6 +16,10 @@ import (
 const leftBehind = time.Minute
 
 func TestMain(m *testing.M) {
+	if err := testkit.Crowd(4); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	if code == 0 {
 		late := time.Now().Add(leftBehind)
