@@ -91,8 +91,8 @@ func (b *browser) start(program string) (err error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 800), chromedp.UserDataDir(b.dir),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("force-color-profile", "srgb"),
-		// Without these, the window of each tab loads pages of the browser's own that nobody sees, and
-		// starts a renderer that nobody uses.
+		// Else the window of each tab loads pages of the browser's own that no one sees, and starts
+		// a renderer that is not used.
 		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,PreloadTopChromeWebUI,WebUIOmniboxPopup,WebUIOmniboxAimPopup,SpareRendererForSitePerProcess"),
 	)
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)

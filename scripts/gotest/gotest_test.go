@@ -39,7 +39,7 @@ func TestReport(t *testing.T) {
 	check.Equal(t, out.String(), want, "got ... want")
 }
 
-// TestTake: a program is copied under a name that changes with its bytes alone, and can be executed.
+// TestTake: a program is copied under a name that changes with its bytes alone, and can be run.
 func TestTake(t *testing.T) {
 	f, program := folder{path: t.TempDir()}, filepath.Join(t.TempDir(), "annals")
 	var names []string
