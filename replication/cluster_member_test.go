@@ -321,6 +321,31 @@ func TestReplicaAtTheAddressOfAVoter(t *testing.T) {
 	})
 }
 
+// An operator names a node by its address, at which others were before. They stay in gossip for a
+// while after their end.
+func TestMemberNamedByAnAddressUsedBefore(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	d := h.add(onDisk)
+	for range 4 {
+		d.start()
+		d.says("annals cluster add " + d.id())
+		d.stop()
+		d.wipe()
+	}
+	d.start()
+	d.says("annals cluster add " + d.id())
+	h.addMember(d.link.address())
+	eventually(t, "the node votes", d.votes)
+	h.write("s", 10)
+	h.alike()
+	eventually(t, "the node is removed", func() bool {
+		_ = h.leader().cluster.Load().RemoveMember(t.Context(), d.link.address()) // It may have been, by an attempt before.
+		return len(h.leader().servers()) == 3
+	})
+}
+
 // A new node at an address that a voter had before it moved does not replace it, dead or alive.
 func TestNewNodeAtAnAddressThatAVoterLeft(t *testing.T) {
 	t.Parallel()

@@ -303,12 +303,13 @@ func (m *membership) remove(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	if seen, ok := m.peers.find(node); ok {
-		node = seen.Node.String()
+	is := func(name string) int {
+		return slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return string(s.ID) == name || string(s.Address) == name })
 	}
-	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool {
-		return string(s.ID) == node || string(s.Address) == node
-	})
+	at := is(node)
+	if seen, ok := m.peers.find(node); ok && at < 0 {
+		at = is(seen.Node.String())
+	}
 	if at < 0 {
 		return refuse("%q is not a member of the cluster", node)
 	}

@@ -118,14 +118,16 @@ func (p *peers) member(node string) (gossip.Member, bool) {
 	return gossip.Member{}, false
 }
 
-// find returns the member that an operator means: by node id, or by an address of it.
-func (p *peers) find(node string) (gossip.Member, bool) {
+// find returns the member that an operator means: by node id, or by an address of it. Of several
+// that were seen at one address it is the one that is alive.
+func (p *peers) find(node string) (found gossip.Member, ok bool) {
 	for _, m := range p.members() {
-		if m.Node.String() == node || m.ReplicationAddress == node || joinHostPort(m.HTTPHost, m.HTTPPort) == node {
-			return m, true
+		named := m.Node.String() == node || m.ReplicationAddress == node || joinHostPort(m.HTTPHost, m.HTTPPort) == node
+		if named && (!ok || m.Alive) {
+			found, ok = m, true
 		}
 	}
-	return gossip.Member{}, false
+	return found, ok
 }
 
 // tell changes what gossip says of this node.
