@@ -341,7 +341,8 @@ func TestMemberNamedByAnAddressUsedBefore(t *testing.T) {
 	h.write("s", 10)
 	h.alike()
 	eventually(t, "the node is removed", func() bool {
-		_ = h.leader().cluster.Load().RemoveMember(t.Context(), d.link.address()) // It may have been, by an attempt before.
+		// It may have been, by an attempt before.
+		_ = h.leader().cluster.Load().RemoveMember(t.Context(), d.link.address())
 		return len(h.leader().servers()) == 3
 	})
 }

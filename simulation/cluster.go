@@ -40,13 +40,11 @@ var stores = [...]config.LogStore{config.LogStoreWal, config.LogStoreBoltDB}
 
 // cluster is nodes in this process. It implements torture.Cluster.
 type cluster struct {
+	*torture.Machines[*member]
 	plan         *plan
 	net          *memory.Network
 	dialer       *memory.Endpoint // of the clients
 	trace        *trace
-	mu           sync.Mutex // guards members and former
-	members      []*member
-	former       *member // the machine that is spare, or was a node's before
 	ended        func(node, code int, tail string)
 	backups      *vfs.Mem
 	certificates *torture.Certificates // nil: no TLS and no users
@@ -83,22 +81,17 @@ func newCluster(p *plan) (*cluster, error) {
 		c.backups.SetMappable()
 	}
 	c.net = memory.New(memory.Options{Seed: p.seed, Trace: c.trace.add})
-	hosts := p.nodes
-	if p.nodes > 1 {
-		hosts += 2 // for a read-only replica, and a spare machine
-	}
-	for i := range hosts {
+	var members []*member
+	for i := range torture.HostsFor(p.nodes) {
 		m := &member{c: c, name: fmt.Sprintf("node%d", i), disk: c.newDisk(), etc: vfs.NewMem(), rng: rand.New(rand.NewPCG(p.seed, 9<<32+uint64(i)))}
 		m.ip = c.net.AddHost(m.name)
 		m.store = p.stores[i%len(p.stores)]
 		m.drift = p.drift * (2*m.rng.Float64() - 1)
-		m.index.Store(int64(i))
-		c.members = append(c.members, m)
+		members = append(members, m)
 	}
-	if p.nodes > 1 {
-		c.former = c.members[hosts-1]
-		c.members = c.members[:hosts-1]
-		c.former.index.Store(torture.Former)
+	c.Machines = torture.NewMachines(members, p.nodes)
+	for _, i := range c.All() {
+		c.At(i).index.Store(int64(i))
 	}
 	for _, name := range []string{clients, restored} {
 		c.net.AddHost(name)
@@ -112,7 +105,7 @@ func newCluster(p *plan) (*cluster, error) {
 	if c.certificates, err = torture.NewCertificates(); err != nil {
 		return nil, err
 	}
-	for _, i := range c.all() {
+	for _, i := range c.All() {
 		if _, err := c.Certify(i, torture.Trust{}); err != nil {
 			return nil, err
 		}
@@ -120,49 +113,28 @@ func newCluster(p *plan) (*cluster, error) {
 	return c, nil
 }
 
-// at is a member by its number.
-func (c *cluster) at(i int) *member {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if i == torture.Former {
-		return c.former
-	}
-	return c.members[i]
-}
-
-func (c *cluster) list() []*member {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.members)
-}
-
-// all are the numbers of all members.
-func (c *cluster) all() (numbers []int) {
-	for i := range c.list() {
-		numbers = append(numbers, i)
-	}
-	if c.former != nil {
-		numbers = append(numbers, torture.Former)
-	}
-	return numbers
-}
-
 func (c *cluster) Move(i int) error {
 	if err := c.Kill(torture.Former); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.members[i], c.former = c.former, c.members[i]
-	m, former := c.members[i], c.former
-	c.mu.Unlock()
+	m, former := c.Swap(i)
 	m.index.Store(int64(i))
 	former.index.Store(torture.Former)
-	c.won.remove(former.name)
+	c.won.removed(former.name, true)
+	c.won.removed(m.name, false)
 	c.trace.add(m.name, "the machine takes the place of "+former.name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.disk = c.newDisk()
 	return nil
+}
+
+// Grow begins with the new voter, and ends when the last one has been removed.
+func (c *cluster) Grow(more bool) {
+	c.Machines.Grow(more)
+	name := c.At(c.plan.nodes).name
+	c.trace.add(name, fmt.Sprintf("it is to vote: %t", more))
+	c.won.removed(name, !more)
 }
 
 // newDisk makes an empty disk of a node.
@@ -178,6 +150,9 @@ func (c *cluster) newDisk() *vfs.Mem {
 func (c *cluster) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return c.dialer.Dial(ctx, address)
 }
+
+// peer is where other nodes reach a member.
+func (m *member) peer() string { return net.JoinHostPort(m.ip, strconv.Itoa(replicationPort)) }
 
 // now is the wall clock of a member.
 func (m *member) now() time.Time {
@@ -213,9 +188,9 @@ func (c *cluster) options(host, ip string, etc vfs.FS, size int, g *gate) node.O
 
 // Targets implements torture.Cluster, as what follows does.
 func (c *cluster) Targets() (list []torture.Target) {
-	for i, m := range c.list() {
-		if i < c.plan.nodes || c.Running(i) {
-			list = append(list, torture.Target{Name: fmt.Sprintf("node %d", i), Base: c.base(m.ip), Index: i, Login: c.certificates.Login()})
+	for i, m := range c.Nodes() {
+		if i < c.Voters() || c.Running(i) {
+			list = append(list, torture.Target{Name: fmt.Sprintf("node %d", i), Base: c.base(m.ip), Peer: m.peer(), Index: i, Login: c.certificates.Login()})
 		}
 	}
 	return list
@@ -228,18 +203,16 @@ func (c *cluster) base(ip string) string {
 func (c *cluster) Certificates() *torture.Certificates { return c.certificates }
 
 func (c *cluster) Certify(i int, t torture.Trust) (string, error) {
-	m := c.at(i)
+	m := c.At(i)
 	return c.certificates.Put(m.etc, etcFolder, m.ip, t)
 }
-
-func (c *cluster) Voters() int { return c.plan.nodes }
 
 func (c *cluster) Can() torture.Abilities {
 	return torture.Abilities{Processes: true, Network: c.plan.nodes > 1, Disk: true, Hang: true, Errors: true, Resets: true}
 }
 
 func (c *cluster) Start(ctx context.Context, i int) error {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	last, runs := m.last, m.process != nil
 	m.mu.Unlock()
@@ -264,10 +237,10 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 	}
 	g := c.newGate(m.name, &m.breaks)
 	o := c.options(m.name, m.ip, m.etc, c.plan.nodes, g)
-	o.Now, o.Config.RaftLogStore, o.Config.ReadOnlyReplica = m.now, m.store, i >= c.plan.nodes
-	for _, other := range c.list()[:c.plan.nodes] {
+	o.Now, o.Config.RaftLogStore, o.Config.ReadOnlyReplica = m.now, m.store, i >= c.Voters()
+	for _, other := range c.Nodes()[:c.plan.nodes] {
 		if other != m && c.plan.nodes > 1 {
-			o.Config.GossipSeed = append(o.Config.GossipSeed, net.JoinHostPort(other.ip, strconv.Itoa(replicationPort)))
+			o.Config.GossipSeed = append(o.Config.GossipSeed, other.peer())
 		}
 	}
 	e, err := c.net.Endpoint(m.name)
@@ -309,7 +282,7 @@ func (m *member) take() *process {
 // Kill ends a process, half of the time by a power cut: then the disk has what is durable, and of
 // the rest what chance leaves.
 func (c *cluster) Kill(i int) error {
-	m := c.at(i)
+	m := c.At(i)
 	if err := c.Resume(i); err != nil {
 		return err
 	}
@@ -344,7 +317,7 @@ func (m *member) leaveDisk(o vfs.CrashOptions) {
 }
 
 func (c *cluster) Terminate(_ context.Context, i int) error {
-	m := c.at(i)
+	m := c.At(i)
 	if err := c.Resume(i); err != nil { // A stopped process that shall end is continued.
 		return err
 	}
@@ -366,24 +339,24 @@ func (c *cluster) Pause(i int) error  { return c.stall(i, true) }
 func (c *cluster) Resume(i int) error { return c.stall(i, false) }
 
 func (c *cluster) stall(i int, stalled bool) error {
-	if stalled && !c.Running(i) || c.at(i).stalled.Swap(stalled) == stalled {
+	if stalled && !c.Running(i) || c.At(i).stalled.Swap(stalled) == stalled {
 		return nil
 	}
 	if err := c.freeze(i, stalled); err != nil {
 		return err
 	}
-	return c.net.SetStalled(c.at(i).name, stalled)
+	return c.net.SetStalled(c.At(i).name, stalled)
 }
 
 func (c *cluster) Running(i int) bool {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.process != nil
 }
 
 func (c *cluster) Wipe(i int, onlyRaft bool) error {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process != nil {
@@ -400,7 +373,7 @@ func (c *cluster) host(i int) string {
 	if i == torture.ClientSide {
 		return clients
 	}
-	return c.at(i).name
+	return c.At(i).name
 }
 
 func (c *cluster) Shape(from, to int, s torture.Shape) error {
@@ -411,7 +384,7 @@ func (c *cluster) Shape(from, to int, s torture.Shape) error {
 }
 
 func (c *cluster) Reset(i int, share float64) (int, error) {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process == nil {
@@ -426,7 +399,7 @@ func (c *cluster) HealNetwork() error {
 }
 
 func (c *cluster) withDisk(i int, do func(*vfs.Mem) error) error {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return do(m.disk)
@@ -447,7 +420,7 @@ func (c *cluster) FreezeDisk(i int) error { return c.freeze(i, true) }
 func (c *cluster) ThawDisk(i int) error   { return c.freeze(i, false) }
 
 func (c *cluster) freeze(i int, frozen bool) error {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process != nil {
@@ -458,14 +431,14 @@ func (c *cluster) freeze(i int, frozen bool) error {
 }
 
 func (c *cluster) BreakDisk(i int, share float64) error {
-	m := c.at(i)
+	m := c.At(i)
 	c.trace.add(m.name, fmt.Sprintf("%.1f %% of what is done with the disk fails", 100*share))
 	m.breaks.Store(int64(share * 1e6))
 	return nil
 }
 
 func (c *cluster) SetClock(i int, offset time.Duration) error {
-	c.at(i).offset.Store(int64(offset))
+	c.At(i).offset.Store(int64(offset))
 	return nil
 }
 
@@ -473,7 +446,7 @@ func (c *cluster) Disk(i int) (vfs.FS, string) {
 	if i == torture.ClientSide {
 		return c.backups, "/"
 	}
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.disk, dataFolder
@@ -481,7 +454,7 @@ func (c *cluster) Disk(i int) (vfs.FS, string) {
 
 func (c *cluster) Happens(ctx context.Context, limit time.Duration) (int, error) {
 	host, err := c.news.next(ctx, limit)
-	return slices.IndexFunc(c.list()[:c.plan.nodes], func(m *member) bool { return m.name == host }), err
+	return slices.IndexFunc(c.Nodes()[:c.Voters()], func(m *member) bool { return m.name == host }), err
 }
 
 func (c *cluster) Verify(ctx context.Context, i int) error {
@@ -534,7 +507,7 @@ func (c *cluster) Serve(ctx context.Context, dir string) (torture.Target, func()
 	return torture.Target{Base: c.base(ip), Index: -1, Login: c.certificates.Login()}, p.stop, nil
 }
 
-func (c *cluster) LogTail(i int) string { return c.trace.tail(c.at(i).name, shownLines) }
+func (c *cluster) LogTail(i int) string { return c.trace.tail(c.At(i).name, shownLines) }
 
 // lost says whether there are processes that cannot end.
 func (c *cluster) lost() bool {
@@ -551,7 +524,7 @@ func (c *cluster) lost() bool {
 // Close ends all nodes and waits for what is left of those that ended before.
 func (c *cluster) Close() error {
 	var err error
-	for _, i := range c.all() {
+	for _, i := range c.All() {
 		err = errors.Join(err, c.Kill(i))
 	}
 	_ = c.dialer.Close() // It never fails.

@@ -137,10 +137,10 @@ func (n *news) next(ctx context.Context, limit time.Duration) (string, error) {
 // elections knows who won which term, by what raft logs: no two nodes may win one. Clients see two
 // leaders of a term only if they ask both in time.
 type elections struct {
-	mu      sync.Mutex
-	winner  map[string]string // host, by term
-	removed string            // host that has left the cluster
-	wrong   string
+	mu     sync.Mutex
+	winner map[string]string // host, by term
+	left   map[string]bool   // hosts that were removed from the cluster
+	wrong  string
 }
 
 func (e *elections) see(host, line string) {
@@ -158,16 +158,19 @@ func (e *elections) see(host, line string) {
 		e.wrong += fmt.Sprintf("%s and %s both won the election of term %s\n", first, host, term)
 	}
 	e.winner[term] = host
-	if host == e.removed {
+	if e.left[host] {
 		e.wrong += fmt.Sprintf("%s was removed and won the election of term %s\n", host, term)
 	}
 }
 
-// remove takes note that a host has left the cluster, and the one before it may be again.
-func (e *elections) remove(host string) {
+// removed takes note that a host was removed from the cluster, or is to be a member.
+func (e *elections) removed(host string, removed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.removed = host
+	if e.left == nil {
+		e.left = map[string]bool{}
+	}
+	e.left[host] = removed
 }
 
 func (e *elections) failed() string {

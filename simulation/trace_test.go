@@ -44,7 +44,7 @@ func TestElections(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var e elections
-			e.remove("spare")
+			e.removed("spare", true)
 			for _, win := range c.wins {
 				host, term, _ := strings.Cut(win, " ")
 				e.see(host, "raft: election won: term="+term+" tally=2")

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/client"
@@ -27,6 +29,9 @@ import (
 type Certificates struct {
 	authorities [2]*certs.Authority
 	pool        *x509.CertPool
+
+	mu    sync.Mutex               // guards short
+	short map[string]*certs.Issued // certificates that end soon, by serial number
 }
 
 // The files of a node, below a folder of its own.
@@ -44,7 +49,7 @@ var administrator = url.UserPassword("admin", "changeit")
 
 // NewCertificates makes the authorities.
 func NewCertificates() (*Certificates, error) {
-	c := &Certificates{pool: x509.NewCertPool()}
+	c := &Certificates{pool: x509.NewCertPool(), short: map[string]*certs.Issued{}}
 	for i := range c.authorities {
 		var err error
 		if c.authorities[i], err = certs.NewAuthority(certs.AuthorityOptions{Key: certs.ECDSAP256, Days: certificateDays}); err != nil {
@@ -58,7 +63,8 @@ func NewCertificates() (*Certificates, error) {
 // Trust is which of the two authorities a node trusts, and which one issues its certificate.
 type Trust struct {
 	Both   bool
-	Issuer int // 0 or 1
+	Issuer int           // 0 or 1
+	Lasts  time.Duration // of the certificate; 0: longer than any cluster lives
 }
 
 // Put puts files with a new certificate for a node at an address into its folder. A node
@@ -84,9 +90,15 @@ func (c *Certificates) Put(files vfs.FS, folder, ip string, t Trust) (serial str
 // issue makes a certificate for a node at an address. The files are named below the folder of the
 // node; one without content is to be removed.
 func (c *Certificates) issue(ip netip.Addr, t Trust) (files map[string][]byte, serial string, err error) {
-	issued, err := c.authorities[t.Issuer].Issue(certs.NodeOptions{IPs: []netip.Addr{ip}})
+	issued, err := c.authorities[t.Issuer].Issue(certs.NodeOptions{IPs: []netip.Addr{ip}, For: t.Lasts})
 	if err != nil {
 		return nil, "", err
+	}
+	serial = issued.Certificate.SerialNumber.Text(16)
+	if t.Lasts > 0 {
+		c.mu.Lock()
+		c.short[serial] = issued
+		c.mu.Unlock()
 	}
 	files = map[string][]byte{}
 	if files[CertificateFile], files[KeyFile], err = issued.PEM(); err != nil {
@@ -98,7 +110,37 @@ func (c *Certificates) issue(ip netip.Addr, t Trust) (files map[string][]byte, s
 			files[name] = a.PEM()
 		}
 	}
-	return files, issued.Certificate.SerialNumber.Text(16), nil
+	return files, serial, nil
+}
+
+// ending is a certificate that ends soon.
+func (c *Certificates) ending(serial string) *certs.Issued {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.short[serial]
+}
+
+// pair is such a certificate with its key, and valid is one that lasts, for the same node.
+func (c *Certificates) pair(serial string) (tls.Certificate, error) { return keyPair(c.ending(serial)) }
+
+func (c *Certificates) valid(t Target, trust Trust) (tls.Certificate, error) {
+	host, _, err := net.SplitHostPort(t.Peer)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	issued, err := c.authorities[trust.Issuer].Issue(certs.NodeOptions{IPs: []netip.Addr{netip.MustParseAddr(host)}})
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return keyPair(issued)
+}
+
+func keyPair(i *certs.Issued) (tls.Certificate, error) {
+	certificate, key, err := i.PEM()
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certificate, key)
 }
 
 // Client is how clients connect to a node.
@@ -135,7 +177,8 @@ const (
 
 // strikeRenew gives nodes new certificates while they run: one node, all of them, or all of them in
 // the three steps in which the authority is changed.
-func strikeRenew(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+func strikeRenew(ctx context.Context, of *nemesis) (string, func(context.Context) error, error) {
+	n := operator{of}
 	what, nodes := "new certificates for all nodes", n.rng.Perm(n.hosts())
 	switch n.rng.IntN(3) {
 	case 0:
@@ -164,9 +207,9 @@ func strikeRenew(ctx context.Context, n *nemesis) (string, func(context.Context)
 }
 
 // hosts is the number of nodes that can be started.
-func (n *nemesis) hosts() int {
-	if v := n.c.Voters(); v > 1 {
-		return v + 1
+func (n operator) hosts() int {
+	if n.size > 1 {
+		return n.size + 1
 	}
 	return 1
 }
@@ -175,7 +218,7 @@ var errNotTaken = errors.New("no answer shows that the certificate is used")
 
 // renew gives certificates to nodes, one after the other. Half of the time the connections of each
 // break then, so that the others must accept the new certificate at once.
-func (n *nemesis) renew(ctx context.Context, nodes []int, trust Trust) error {
+func (n operator) renew(ctx context.Context, nodes []int, trust Trust) error {
 	breaks := n.c.Can().Resets && n.rng.IntN(2) == 0
 	var missed error
 	for _, node := range nodes {
@@ -190,7 +233,7 @@ func (n *nemesis) renew(ctx context.Context, nodes []int, trust Trust) error {
 			if t.Index != node {
 				continue
 			}
-			if err := n.confirm(ctx, t, serial); err != nil {
+			if err := n.confirm(ctx, t, serial, n.watch.http); err != nil {
 				missed = err
 			}
 		}
@@ -203,13 +246,14 @@ func (n *nemesis) renew(ctx context.Context, nodes []int, trust Trust) error {
 	return missed
 }
 
-// confirm has a node read its files again, and looks until a new connection shows its certificate.
-func (n *nemesis) confirm(ctx context.Context, t Target, serial string) error {
+// confirm has a node read its files again, by an order over one client, and looks until a new
+// connection shows its certificate.
+func (n operator) confirm(ctx context.Context, t Target, serial string, over *client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmLimit)
 	defer cancel()
 	for stale, asked := 0, false; ; {
 		if !asked {
-			a, err := exchange(ctx, n.watch.http, t, client.Request{Method: http.MethodPost, Path: "/admin/reloadconfig"}, 3*time.Second)
+			a, err := exchange(ctx, over, t, client.Request{Method: http.MethodPost, Path: "/admin/reloadconfig"}, 3*time.Second)
 			asked = err == nil && a.Status/100 == 2
 		} else if shown, err := shows(ctx, n.dial, n.c.Certificates().Client(), t); err == nil {
 			if shown == serial {

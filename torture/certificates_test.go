@@ -49,7 +49,7 @@ func TestCertificatesAreOffTheDisk(t *testing.T) {
 			file := args[slices.Index(args, option)+1]
 			check.NoError(t, check.Err(os.Stat(file)), file)
 			found[file] = true
-			if strings.HasPrefix(file, c.at(i).host.Dir()) {
+			if strings.HasPrefix(file, c.At(i).host.Dir()) {
 				t.Errorf("%s is on the disk of %s", file, nodeName(i))
 			}
 		}

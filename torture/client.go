@@ -21,6 +21,7 @@ const dialTimeout = 2 * time.Second
 type Target struct {
 	Name  string
 	Base  string // URL without a slash at the end
+	Peer  string // host:port at which other nodes reach it; empty: it is not known
 	Index int    // of the node in its cluster, -1 for an address that is not known
 	Login *url.Userinfo
 }

@@ -176,4 +176,7 @@ func TestWatch(t *testing.T) {
 	if got := len(line.list()); got != 2 {
 		t.Errorf("%d lines: %+v", got, line.list())
 	}
+	w.isOut(1, true)
+	w.look(ctx)
+	s.expect(kindLeaders, kindOutcast)
 }

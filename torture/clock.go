@@ -10,8 +10,8 @@ import (
 
 // nodeCommand is how the program runs a node with a wall clock that torture sets, to see what
 // becomes of data when a clock is wrong. The name of the clock's file and the options of the node
-// follow. The node writes and judges events by that clock. Timers, certificates and the times of
-// log lines go by the machine's clock all the same.
+// follow. The node writes and judges events by that clock, and judges certificates. Timers and the
+// times of log lines go by the machine's clock all the same.
 var nodeCommand = []string{"torture", "node"}
 
 // setClock makes the file of a clock that is off by so much, or changes it.

@@ -16,13 +16,16 @@ const ClientSide = -1
 // Running and Certify take it.
 const Former = -2
 
-// Cluster is the cluster under test. Nodes are numbered from 0; the voters come first, and one
-// read-only replica may follow. Tests put a fake in its place.
+// Cluster is the cluster under test. Nodes are numbered from 0; the voters come first, and one more
+// node may follow, a read-only replica. Tests put a fake in its place.
 type Cluster interface {
 	// Targets lists the nodes that clients may talk to.
 	Targets() []Target
-	// Voters is the number of nodes that the cluster was made of.
+	// Voters is the number of nodes that the cluster was made of, and of one more after Grow.
 	Voters() int
+	// Grow makes the node after the voters one of them, or the last one such a node again. It has
+	// the other role from its next start on; the cluster learns of it from the caller.
+	Grow(more bool)
 	// Can says which faults are possible.
 	Can() Abilities
 

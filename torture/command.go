@@ -54,7 +54,10 @@ every node and compared with what the clients know:
   - with --tls, users whom the operator changes are let in and shown streams, or not, by every node
     that has the change
   - nodes that are to take new certificates show them on new connections
+  - certificates that have run out bring about no new connection, clients and operators learn why,
+    and renewed ones heal the cluster
   - voters that were removed are replaced, and the other machine gets all data and a vote
+  - added voters count for the majority, without which nothing is done; removed ones do not
   - no node loses its consensus state unless a fault destroys it
   - no node ended by itself, none took long to heal, and verify finds no damage
 

@@ -34,12 +34,18 @@ type fault struct {
 	judged            bool // after it every node must follow before the next one
 	// destroys says that the data on a disk are lost.
 	destroys bool
+	// outer says that it begins before all others and ends after them: see encloses.
+	outer bool
 	// strike begins the fault and returns its cure, nil if there is none.
 	strike func(ctx context.Context, n *nemesis) (what string, cure func(context.Context) error, err error)
 }
 
 // waitsForDisk reports whether a fault could not begin or end while a disk hangs.
 func (f *fault) waitsForDisk() bool { return f.ends || f.disk }
+
+// encloses reports whether a fault begins while no other is active, and ends last: then a node must
+// catch up.
+func (f *fault) encloses() bool { return f.destroys || f.outer }
 
 func (f *fault) length(rng *rand.Rand) time.Duration {
 	return time.Duration(f.shortest+rng.IntN(f.longest-f.shortest+1)) * time.Millisecond
@@ -83,8 +89,10 @@ func allFaults() []fault {
 		{name: "straggler", doc: "a follower is cut off or dead, the leader is asked to resign, its links come back one by one, and it is killed meanwhile", weight: 6, shortest: 0, longest: 2000, nodes: 3, network: true, ends: true, judged: true, strike: strikeStraggler},
 		{name: "full-alone", doc: "the leader is cut off, its disk fills, and it comes back before there is space", weight: 5, shortest: 1000, longest: 6000, nodes: 3, network: true, disk: true, judged: true, strike: strikeFullAlone},
 		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, strike: strikeReplica},
-		{name: "replace", doc: "the operator removes a voter, which another machine at another address replaces; the old one continues or comes back", weight: 5, shortest: 500, longest: 9000, nodes: 3, ends: true, destroys: true, judged: true, strike: strikeReplace},
+		{name: "replace", doc: "the operator removes a voter, which another machine at another address replaces; the old one continues or comes back", weight: 12, shortest: 500, longest: 9000, nodes: 3, ends: true, destroys: true, judged: true, strike: strikeReplace},
+		{name: "grow", doc: "the operator adds a voter beyond the size of the cluster, a new node or the replica, and removes it again", weight: 10, shortest: 500, longest: 9000, nodes: 3, ends: true, destroys: true, judged: true, strike: strikeGrow},
 		{name: "renew", doc: "nodes get new certificates while they run, of the same authority or another; only with --tls", weight: 8, shortest: 0, longest: 0, nodes: 1, tls: true, judged: true, strike: strikeRenew},
+		{name: "expire", doc: "certificates of one node or of all run out while they run, or would have if they were not renewed; only with --tls", weight: 8, shortest: 0, longest: 6000, nodes: 3, ends: true, tls: true, judged: true, outer: true, strike: strikeExpire},
 	}
 }
 
@@ -411,9 +419,17 @@ func strikeWipe(onlyRaft bool) func(context.Context, *nemesis) (string, func(con
 }
 
 func strikeReplica(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	replica := n.c.Voters()
+	replica := n.size
+	if n.c.Voters() > n.size { // It is to vote.
+		return "", nil, errNotNow
+	}
 	if n.c.Running(replica) {
 		return "the read-only replica goes", nil, n.c.Terminate(ctx, replica)
+	}
+	if n.outcast { // A member that was removed does not join by itself.
+		if err := (operator{n}).forget(replica); err != nil {
+			return "", nil, err
+		}
 	}
 	return "a read-only replica comes", nil, n.c.Start(ctx, replica)
 }

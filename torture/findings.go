@@ -33,6 +33,8 @@ const (
 	kindStuck       = "subscriber stuck"
 	kindLeaders     = "two leaders in one term"
 	kindRenewed     = "consensus state lost"
+	kindMinority    = "done without a majority"
+	kindOutcast     = "removed node leads"
 	kindVerify      = "verify found damage"
 	kindSkipped     = "event never delivered"
 	kindForgotten   = "message forgotten"
@@ -61,6 +63,7 @@ const (
 	kindSum             = "money appears or vanishes"
 	kindUser            = "wrong answer to a user"
 	kindCertificate     = "old certificate"
+	kindExpired         = "expired certificate"
 	kindProjectionStuck = "projection stuck"
 )
 

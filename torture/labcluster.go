@@ -40,11 +40,9 @@ const (
 
 // labCluster runs annals nodes on the hosts of a laboratory.
 type labCluster struct {
-	lab     *lab.Lab
-	o       *options
-	mu      sync.Mutex // guards members and former
-	members []*member
-	former  *member // the machine that is spare, or was a node's before
+	*Machines[*member]
+	lab *lab.Lab
+	o   *options
 	// ended is called, on a goroutine of the cluster, when a node ends that was not asked to.
 	ended        func(node, code int, tail string)
 	watches      sync.WaitGroup
@@ -64,11 +62,7 @@ type member struct {
 }
 
 func newLabCluster(o *options, seed uint64, dir string, ended func(node, code int, tail string)) (*labCluster, error) {
-	hosts := o.nodes
-	if o.nodes > 1 {
-		hosts += 2 // for a read-only replica, and a spare machine
-	}
-	l, err := lab.New(lab.Options{Hosts: hosts, Dir: dir, Seed: int64(seed), Keep: true, Loopback: o.loopback})
+	l, err := lab.New(lab.Options{Hosts: HostsFor(o.nodes), Dir: dir, Seed: int64(seed), Keep: true, Loopback: o.loopback})
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +73,8 @@ func newLabCluster(o *options, seed uint64, dir string, ended func(node, code in
 		}
 	}
 	chosen := slices.ContainsFunc(o.nodeOptions, func(option string) bool { return strings.HasPrefix(option, storeOption) })
+	var members []*member
 	for i, h := range l.Hosts() {
-		if err := setClock(c.clock(i), 0); err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
 		if err := c.giveDisk(h); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
@@ -90,16 +82,15 @@ func newLabCluster(o *options, seed uint64, dir string, ended func(node, code in
 		if !chosen {
 			m.store = stores[(seed+uint64(i))%uint64(len(stores))]
 		}
-		c.members = append(c.members, m)
-		if o.tls {
-			if _, err := c.Certify(i, Trust{}); err != nil {
-				return nil, errors.Join(err, l.Close())
-			}
-		}
+		members = append(members, m)
 	}
-	if o.nodes > 1 {
-		c.former, c.members = c.members[hosts-1], c.members[:hosts-1]
-		if err := setClock(c.clock(Former), 0); err != nil {
+	c.Machines = NewMachines(members, o.nodes)
+	for _, i := range c.All() {
+		err := setClock(c.clock(i), 0)
+		if o.tls && err == nil {
+			_, err = c.Certify(i, Trust{})
+		}
+		if err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
@@ -126,34 +117,13 @@ func (c *labCluster) giveDisk(h *lab.Host) error {
 	return nil
 }
 
-// at is a member by its number.
-func (c *labCluster) at(i int) *member {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if i == Former {
-		return c.former
-	}
-	return c.members[i]
-}
-
-func (c *labCluster) list() []*member {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.members)
-}
-
 func (c *labCluster) Move(i int) error {
 	if err := c.Kill(Former); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.members[i], c.former = c.former, c.members[i]
-	m := c.members[i]
-	c.mu.Unlock()
-	return os.RemoveAll(m.data())
+	now, _ := c.Swap(i)
+	return os.RemoveAll(now.data())
 }
-
-func (c *labCluster) Voters() int { return c.o.nodes }
 
 func (c *labCluster) Can() Abilities {
 	return Abilities{Processes: true, Network: c.lab.NoLinks() == nil, Disk: c.o.diskFaults, Hang: c.hangs}
@@ -161,9 +131,9 @@ func (c *labCluster) Can() Abilities {
 
 func (c *labCluster) Targets() []Target {
 	var list []Target
-	for i, m := range c.list() {
-		if i < c.o.nodes || m.wants() {
-			list = append(list, Target{Name: nodeName(i), Base: c.base(m.host), Index: i, Login: c.certificates.Login()})
+	for i, m := range c.Nodes() {
+		if i < c.Voters() || m.wants() {
+			list = append(list, Target{Name: nodeName(i), Base: c.base(m.host), Peer: c.peer(m.host), Index: i, Login: c.certificates.Login()})
 		}
 	}
 	return list
@@ -172,6 +142,8 @@ func (c *labCluster) Targets() []Target {
 func (c *labCluster) base(h *lab.Host) string {
 	return c.certificates.Base(h.Addr() + ":" + strconv.Itoa(nodePort))
 }
+
+func (c *labCluster) peer(h *lab.Host) string { return h.Addr() + ":" + strconv.Itoa(replicationPort) }
 
 func (c *labCluster) Certificates() *Certificates { return c.certificates }
 
@@ -182,7 +154,7 @@ func (c *labCluster) etc(m *member) string {
 }
 
 func (c *labCluster) Certify(i int, t Trust) (string, error) {
-	m := c.at(i)
+	m := c.At(i)
 	return c.certificates.Put(vfs.OS, c.etc(m), m.host.Addr(), t)
 }
 
@@ -208,26 +180,26 @@ func (m *member) data() string { return filepath.Join(m.host.Dir(), "data") }
 
 // arguments are those of a node's command line. The member's mu is held.
 func (c *labCluster) arguments(i int) []string {
-	h := c.at(i).host
+	h := c.At(i).host
 	args := append(slices.Clone(nodeCommand), c.clock(i),
-		"--db", c.at(i).data(), "--log", filepath.Join(h.Dir(), "log"),
+		"--db", c.At(i).data(), "--log", filepath.Join(h.Dir(), "log"),
 		"--postings-memory", strconv.Itoa(postingsMemory), "--cluster-size", strconv.Itoa(c.o.nodes), "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
 	)
-	args = append(args, c.security(c.at(i))...)
+	args = append(args, c.security(c.At(i))...)
 	if c.o.nodes > 1 {
 		var seeds []string
-		for k, m := range c.list()[:c.o.nodes] {
+		for k, m := range c.Nodes()[:c.o.nodes] {
 			if k != i {
-				seeds = append(seeds, m.host.Addr()+":"+strconv.Itoa(replicationPort))
+				seeds = append(seeds, c.peer(m.host))
 			}
 		}
 		args = append(args, "--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort),
 			"--discover-via-dns=false", "--gossip-seed", strings.Join(seeds, ","))
-		if i >= c.o.nodes {
+		if i >= c.Voters() {
 			args = append(args, "--read-only-replica")
 		}
 	}
-	if m := c.at(i); m.store != "" {
+	if m := c.At(i); m.store != "" {
 		args = append(args, storeOption, m.store)
 	}
 	if c.o.projections {
@@ -237,7 +209,7 @@ func (c *labCluster) arguments(i int) []string {
 }
 
 func (c *labCluster) Start(ctx context.Context, i int) error {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.alive() {
@@ -255,7 +227,7 @@ func (c *labCluster) Start(ctx context.Context, i int) error {
 	c.watches.Go(func() {
 		<-p.Done()
 		m.mu.Lock()
-		surprise := m.wanted && m.process == p && c.at(i) == m && i != Former
+		surprise := m.wanted && m.process == p && c.At(i) == m && i != Former
 		m.wanted = m.wanted && !surprise
 		m.mu.Unlock()
 		if surprise {
@@ -290,7 +262,7 @@ func (m *member) take() *lab.Process {
 }
 
 func (c *labCluster) Kill(i int) error {
-	if p := c.at(i).take(); p != nil {
+	if p := c.At(i).take(); p != nil {
 		return p.Kill()
 	}
 	return nil
@@ -300,7 +272,7 @@ func (c *labCluster) Kill(i int) error {
 var ErrStop = errors.New("did not stop in order")
 
 func (c *labCluster) Terminate(_ context.Context, i int) error {
-	p := c.at(i).take()
+	p := c.At(i).take()
 	if p == nil {
 		return nil
 	}
@@ -317,7 +289,7 @@ func (c *labCluster) Pause(i int) error  { return c.signal(i, (*lab.Process).Pau
 func (c *labCluster) Resume(i int) error { return c.signal(i, (*lab.Process).Resume) }
 
 func (c *labCluster) signal(i int, send func(*lab.Process) error) error {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.alive() {
@@ -330,14 +302,14 @@ func (c *labCluster) signal(i int, send func(*lab.Process) error) error {
 }
 
 func (c *labCluster) Running(i int) bool {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.alive()
 }
 
 func (c *labCluster) Wipe(i int, onlyRaft bool) error {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.alive() {
@@ -354,7 +326,7 @@ func (c *labCluster) end(i int) *lab.Host {
 	if i == ClientSide {
 		return nil
 	}
-	return c.at(i).host
+	return c.At(i).host
 }
 
 func (c *labCluster) Shape(from, to int, s Shape) error {
@@ -368,11 +340,11 @@ func (c *labCluster) HealNetwork() error {
 	return c.lab.HealAll()
 }
 
-func (c *labCluster) FillDisk(i int, leave int64) error { return c.at(i).host.FillDisk(leave) }
-func (c *labCluster) FreeDisk(i int) error              { return c.at(i).host.FreeDisk() }
+func (c *labCluster) FillDisk(i int, leave int64) error { return c.At(i).host.FillDisk(leave) }
+func (c *labCluster) FreeDisk(i int) error              { return c.At(i).host.FreeDisk() }
 
-func (c *labCluster) FreezeDisk(i int) error { return c.at(i).host.FreezeDisk() }
-func (c *labCluster) ThawDisk(i int) error   { return c.at(i).host.ThawDisk() }
+func (c *labCluster) FreezeDisk(i int) error { return c.At(i).host.FreezeDisk() }
+func (c *labCluster) ThawDisk(i int) error   { return c.At(i).host.ThawDisk() }
 
 // BreakDisk is never asked for: the kernel answers for these disks.
 func (c *labCluster) BreakDisk(int, float64) error { return errors.ErrUnsupported }
@@ -390,7 +362,7 @@ func (c *labCluster) SetClock(i int, offset time.Duration) error {
 }
 
 func (c *labCluster) Verify(ctx context.Context, i int) error {
-	m := c.at(i)
+	m := c.At(i)
 	if _, err := os.Stat(m.data()); errors.Is(err, os.ErrNotExist) && i >= c.o.nodes {
 		return nil // A replica that never ran.
 	}
@@ -401,7 +373,7 @@ func (c *labCluster) Disk(i int) (vfs.FS, string) {
 	if i == ClientSide {
 		return vfs.OS, filepath.Join(c.lab.Dir(), "clients")
 	}
-	return vfs.OS, c.at(i).data()
+	return vfs.OS, c.At(i).data()
 }
 
 func (c *labCluster) Check(ctx context.Context, dir string) error {
@@ -414,10 +386,10 @@ func (c *labCluster) Check(ctx context.Context, dir string) error {
 
 // serve makes the copy a cluster of one.
 func (c *labCluster) Serve(ctx context.Context, dir string) (Target, func() error, error) {
-	h := c.at(0).host
+	h := c.At(0).host
 	args := []string{"node", "--db", dir, "--log", dir + "-log", "--cluster-size", "1", "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
 		"--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort), "--discover-via-dns=false"}
-	args = append(args, c.security(c.at(0))...)
+	args = append(args, c.security(c.At(0))...)
 	p, err := h.Start(ctx, lab.Command{Path: c.o.binary, Args: args})
 	if err != nil {
 		return Target{}, nil, err
@@ -427,7 +399,7 @@ func (c *labCluster) Serve(ctx context.Context, dir string) (Target, func() erro
 }
 
 func (c *labCluster) LogTail(i int) string {
-	m := c.at(i)
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process == nil {
@@ -437,7 +409,7 @@ func (c *labCluster) LogTail(i int) string {
 }
 
 func (c *labCluster) Close() error {
-	for _, m := range append(c.list(), c.former) {
+	for _, m := range append(c.Nodes(), c.At(Former)) {
 		if m == nil {
 			continue
 		}

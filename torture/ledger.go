@@ -59,6 +59,17 @@ func (l *ledger) check() {
 	l.decisions()
 }
 
+// powerless: nothing that began when no majority was there was done before there was one.
+func (l *ledger) powerless(times []span) {
+	l.hist.each(func(first ref, o *op) {
+		for _, t := range times {
+			if o.outcome == done && o.call > t.from && o.ret < t.to {
+				l.find.add(kindMinority, "%s, and from %s to %s no majority was there", l.ids.describe(first, o), seconds(t.from), seconds(t.to))
+			}
+		}
+	})
+}
+
 // number returns the number under which the log has an event.
 func (l *ledger) number(r ref) (int64, bool) {
 	if ordinal, ok := l.where[r]; ok {

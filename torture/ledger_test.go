@@ -138,6 +138,29 @@ func TestLedger(t *testing.T) {
 }
 
 // TestLinearizable feeds the model with what only a search can judge.
+// TestPowerless: in a time without a majority nothing that begins is done.
+func TestPowerless(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		outcome   outcome
+		call, ret int64
+		want      []string
+	}{
+		{"begun before", done, 90, 150, nil},
+		{"done after", done, 150, 250, nil},
+		{"refused", refused, 110, 120, nil},
+		{"unknown", pending, 110, never, nil},
+		{"done within", done, 110, 120, []string{kindMinority}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScene(t)
+			s.op(s.client(), "s", op{outcome: c.outcome, call: c.call, ret: c.ret})
+			newLedger(s.hist, s.book).powerless([]span{{100, 200}})
+			s.expect(c.want...)
+		})
+	}
+}
+
 func TestLinearizable(t *testing.T) {
 	const stream = "register-0-0"
 	cases := []struct {

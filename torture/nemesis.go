@@ -26,6 +26,7 @@ type nemesis struct {
 	line   *timeline
 	find   *findings
 	rng    *rand.Rand
+	size   int // voters that the cluster was made of
 	faults []fault
 	slow   float64 // between faults, as of the options
 	spells spells
@@ -46,6 +47,10 @@ type nemesis struct {
 	rotten sync.Map
 	// wiped is when the disk of a node was last destroyed.
 	wiped map[int]int64
+	// outcast says that the node after the voters was removed and has its data still.
+	outcast bool
+	// powerless are times without a majority of the voters.
+	powerless []span
 	// excused counts the faults by which nodes may end by themselves: disks that are full or
 	// fail, and clocks by which a certificate is not valid.
 	excused atomic.Int32
@@ -54,7 +59,7 @@ type nemesis struct {
 
 func newNemesis(c Cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
 	n := &nemesis{
-		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)),
+		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)), size: c.Voters(),
 		rebuilding: -1, wiped: map[int]int64{}, changed: changed, another: 0.2,
 	}
 	for _, one := range faults {
@@ -76,7 +81,7 @@ type stroke struct {
 
 // late is 1 for a stroke that is cured last. s may be nil.
 func (s *stroke) late() int {
-	if s != nil && s.fault.destroys {
+	if s != nil && s.fault.encloses() {
 		return 1
 	}
 	return 0
@@ -189,7 +194,7 @@ func (n *nemesis) choose(others []*stroke) *fault {
 		return !slices.ContainsFunc(others, func(s *stroke) bool {
 			other := s.fault
 			// Two faults of the network would undo each other.
-			return f.name == other.name || f.network && other.network || f.destroys ||
+			return f.name == other.name || f.network && other.network || f.encloses() ||
 				// A process whose disk hangs can neither be stopped nor killed, nor can its disk be
 				// written to.
 				f.hangs && other.waitsForDisk() || f.waitsForDisk() && other.hangs
@@ -214,8 +219,7 @@ func (n *nemesis) choose(others []*stroke) *fault {
 	return nil
 }
 
-// endure lets the faults last and ends them, in any order. A fault that destroyed a disk ends last:
-// then the node must catch up.
+// endure lets the faults last and ends them, in any order but for those that enclose others.
 func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 	order := n.rng.Perm(len(strokes))
 	slices.SortStableFunc(order, func(a, b int) int { return strokes[a].late() - strokes[b].late() })

@@ -61,6 +61,7 @@ func (f *fakeCluster) Targets() []Target {
 func (f *fakeCluster) Certificates() *Certificates        { return nil }
 func (f *fakeCluster) Certify(int, Trust) (string, error) { return "", errors.ErrUnsupported }
 func (f *fakeCluster) Move(int) error                     { return errors.ErrUnsupported }
+func (f *fakeCluster) Grow(bool)                          {}
 func (f *fakeCluster) Voters() int                        { return f.nodes }
 func (f *fakeCluster) Can() Abilities                     { return f.able }
 func (f *fakeCluster) Start(_ context.Context, i int) error {
@@ -254,15 +255,17 @@ func TestDestroyedIsCuredLast(t *testing.T) {
 		n := newNemesis(c, newWatch(nil, c.Targets, s.find, line), line, s.find, 1, nil, func() {})
 		for range 20 {
 			var cured []string
-			active := func(name string, destroys bool) *stroke {
-				return &stroke{fault: &fault{name: name, destroys: destroys}, cure: func(context.Context) error {
+			active := func(name string, destroys, outer bool) *stroke {
+				return &stroke{fault: &fault{name: name, destroys: destroys, outer: outer}, cure: func(context.Context) error {
 					cured = append(cured, name)
 					return nil
 				}}
 			}
-			n.endure(t.Context(), []*stroke{active("wipe", true), nil, active("halves", false), active("pause", false)})
+			n.endure(t.Context(), []*stroke{active("wipe", true, false), nil, active("halves", false, false), active("pause", false, false)})
 			check.Equal(t, len(cured), 3, cured)
 			check.Equal(t, cured[2], "wipe", cured)
+			n.endure(t.Context(), []*stroke{active("expire", false, true), active("kill", false, false)})
+			check.Slice(t, cured[3:], []string{"kill", "expire"})
 		}
 	})
 }

@@ -418,6 +418,7 @@ func (r *round) drain(following *sync.WaitGroup, abandon func()) {
 func (r *round) conclude(ctx context.Context, nem *nemesis) (*Summary, error) {
 	books := newLedger(r.load.hist, r.load.book)
 	books.check()
+	books.powerless(nem.powerless)
 	if r.subs != nil {
 		checkGroups(books, r.subs, r.watch.wasCalm)
 	}

@@ -48,6 +48,7 @@ type watch struct {
 	views   map[int]view
 	ids     map[int]string  // that nodes had first, "" of those whose disks are destroyed
 	lost    map[string]bool // ids before disks were destroyed: gossip may show them still
+	out     map[int]int64   // since when a node is removed that runs still
 	leader  int             // -1: no node says so
 	term    int64
 	changes int
@@ -65,7 +66,7 @@ type calm struct {
 }
 
 func newWatch(h *client.Client, targets func() []Target, f *findings, line *timeline) *watch {
-	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, ids: map[int]string{}, lost: map[string]bool{}, leader: -1}
+	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, ids: map[int]string{}, lost: map[string]bool{}, out: map[int]int64{}, leader: -1}
 }
 
 func (w *watch) run(ctx context.Context) {
@@ -101,6 +102,9 @@ func (w *watch) look(ctx context.Context) {
 			w.known(t.Index, views[i].id)
 		}
 		if v := views[i]; v.leads() {
+			if since, out := w.out[t.Index]; out && begun > since {
+				w.find.add(kindOutcast, "%s was removed at %s, and says that it leads in term %d", t.Name, seconds(since), v.term)
+			}
 			claims[v.term] = append(claims[v.term], t.Index)
 			if v.term > term {
 				leader, term = t.Index, v.term
@@ -144,6 +148,15 @@ func (w *watch) renewed(node int) {
 	defer w.mu.Unlock()
 	w.lost[w.ids[node]], w.lost[w.views[node].id] = true, true
 	w.ids[node] = ""
+}
+
+// isOut says whether a node was removed, and runs still.
+func (w *watch) isOut(node int, out bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.out, node); out {
+		w.out[node] = w.line.now()
+	}
 }
 
 // settled says that a node keeps its id again.

@@ -163,6 +163,8 @@ type NodeOptions struct {
 	// Days is how long the certificate is valid. Default: a year, or as long as the
 	// authority if that is shorter.
 	Days int
+	// For is how long it is valid in place of Days, for tests of its end.
+	For time.Duration
 	// Key is the kind of its private key. Default: RSA of 2048 bits or ECDSA, as the authority's.
 	Key KeyKind
 }
@@ -209,6 +211,9 @@ func (a *Authority) Issue(o NodeOptions) (*Issued, error) {
 	}
 	if o.Days != 0 {
 		to = now.AddDate(0, 0, o.Days)
+	}
+	if o.For != 0 {
+		to = now.Add(o.For)
 	}
 	if end := a.Certificate.NotAfter; to.After(end) {
 		// A time that was named and cannot be is an error. The hours between making an

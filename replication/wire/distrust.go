@@ -52,8 +52,8 @@ const distrustFor = 3 * time.Minute
 
 // What to do about it.
 const (
-	remedyForPeer = "annals certs check on both: the authority of that node's CertificateFile must be in this node's TrustedRootCertificatesPath"
-	remedyForOurs = "annals certs check on both: the authority of this node's CertificateFile must be in that node's TrustedRootCertificatesPath"
+	remedyForPeer = "annals certs check on both: neither may have expired, and the authority of that node's CertificateFile must be in this node's TrustedRootCertificatesPath"
+	remedyForOurs = "annals certs check on both: neither may have expired, and the authority of this node's CertificateFile must be in that node's TrustedRootCertificatesPath"
 )
 
 // distrusted says whether a connection failed because one side refuses the other's certificate. It
