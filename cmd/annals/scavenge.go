@@ -36,7 +36,9 @@ output has the result. Ctrl-C ends the following, not the scavenge. When the nod
 answer, the command asks again for as long as --retry-for.
 
 With --all the nodes of the cluster scavenge one after the other, the followers first and
-the leader last. The first failure ends it.
+the leader last. The first failure ends it. A node works up to a scavenge point, and takes
+one that another node has made if it has not done that yet. So a node may scavenge more
+than once with --all, until its point is newer than the command.
 
 Exit codes: 0 success, 1 the run failed or could not be started or followed, 2 bad
 arguments, 3 the run was stopped, 130 Ctrl-C ended the following.`
@@ -213,7 +215,8 @@ func (c *scavengeClient) status(ctx context.Context, stdout, stderr io.Writer, w
 	if !watch || run.Result != scavenge.ResultInProgress {
 		return run.print(stdout, c.flags.json, time.Now())
 	}
-	return c.follower(stderr).toEnd(ctx, stdout, run.ID)
+	_, err = c.follower(stderr).toEnd(ctx, stdout, run.ID)
+	return err
 }
 
 func scavengeDryRunCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {

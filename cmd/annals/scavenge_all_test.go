@@ -24,6 +24,8 @@ type fakeCluster struct {
 	results map[int]string // of the scavenge of a node, if not Success
 	started []int          // nodes in the order in which they were asked to start
 	moves   int            // the leader once a node has been started; below 0: as before
+	points  int            // scavenge points in the log
+	reached map[int]int    // points up to which nodes have scavenged
 }
 
 func (c *fakeCluster) serve(t *testing.T) {
@@ -51,7 +53,8 @@ func (c *fakeCluster) answer(node int, w http.ResponseWriter, r *http.Request) {
 			if i == c.leader {
 				state = "Leader"
 			}
-			members = append(members, fmt.Sprintf(`{"state":%q,"isAlive":%t,"httpEndPointIp":%q,"httpEndPointPort":%s}`, state, !c.dead[i], u.Hostname(), u.Port()))
+			members = append(members, fmt.Sprintf(`{"state":%q,"isAlive":%t,"httpEndPointIp":%q,"httpEndPointPort":%s,"writerCheckpoint":%d}`,
+				state, !c.dead[i], u.Hostname(), u.Port(), 1000*c.points+500))
 		}
 		answer = `{"members":[` + strings.Join(members, ",") + `]}`
 	case postRun:
@@ -59,6 +62,13 @@ func (c *fakeCluster) answer(node int, w http.ResponseWriter, r *http.Request) {
 		if c.moves >= 0 {
 			c.leader = c.moves
 		}
+		if c.reached == nil {
+			c.reached = map[int]int{}
+		}
+		if c.reached[node] == c.points {
+			c.points++
+		}
+		c.reached[node] = c.points
 		answer = accepted
 	case "POST " + redactPath:
 		var asked struct{ DryRun bool }
@@ -77,7 +87,8 @@ func (c *fakeCluster) answer(node int, w http.ResponseWriter, r *http.Request) {
 		if result == "" {
 			result = "Success"
 		}
-		answer = ended(testRun, result, "why")
+		point := fmt.Sprintf(`"point":{"position":%d}`, 1000*c.reached[node])
+		answer = strings.Replace(ended(testRun, result, "why"), `"point":null`, point, 1)
 	}
 	_, _ = io.WriteString(w, answer)
 }
@@ -99,6 +110,9 @@ func TestScavengeAll(t *testing.T) {
 		{"the last fails", &fakeCluster{leader: 0, moves: -1, results: map[int]string{0: "Errored"}}, 1, []int{1, 2, 0}, "failed: why\n"},
 		{"one is dead", &fakeCluster{leader: 0, moves: -1, dead: map[int]bool{2: true}, silent: map[int]bool{2: true}}, 1, nil, "is not alive as 127.0.0.1:1 sees it, and does not answer: "},
 		{"one counts as dead", &fakeCluster{leader: 0, moves: -1, dead: map[int]bool{2: true}}, 0, []int{1, 2, 0}, "is not alive as 127.0.0.1:1 sees it, but answers: "},
+		// What was hidden since would stay on the followers, whose first run is up to that point.
+		{"a point that one node has reached", &fakeCluster{leader: 0, moves: -1, points: 1, reached: map[int]int{0: 1}}, 0, []int{1, 1, 2, 0}, "started on"},
+		{"a point that no node has reached", &fakeCluster{leader: 0, moves: -1, points: 3}, 0, []int{1, 1, 2, 0}, "started on"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.cluster.nodes = make([]string, 3)

@@ -210,28 +210,58 @@ func (s *scavengeStart) run(ctx context.Context, c *scavengeClient) error {
 	if s.all {
 		return s.runAll(ctx, c)
 	}
-	return s.runOn(ctx, c)
+	_, err := s.runOn(ctx, c)
+	return err
 }
 
-// runOn scavenges one node.
-func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) error {
+// runOn scavenges one node. The run that it returns is empty if it is not followed to its end.
+func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) (run scavengeRun, err error) {
 	id, err := c.start(ctx, s.query)
 	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusBadRequest && strings.Contains(refused.Text, alreadyScavenging) {
-		return fmt.Errorf("a scavenge is running on %s: follow it with annals scavenge status --watch%s", c.host, c.nodeFlag())
+		return run, fmt.Errorf("a scavenge is running on %s: follow it with annals scavenge status --watch%s", c.host, c.nodeFlag())
 	}
 	if err != nil {
-		return c.uncertain(ctx, err, "whether one was started")
+		return run, c.uncertain(ctx, err, "whether one was started")
 	}
 	if s.detach {
-		return namedScavenge{Node: c.host, ID: id}.print(s.stdout, s.json)
+		return run, namedScavenge{Node: c.host, ID: id}.print(s.stdout, s.json)
 	}
 	follower := c.follower(s.stderr)
 	follower.say("scavenge %s started on %s", visible(id), c.host)
 	return follower.toEnd(ctx, s.stdout, id)
 }
 
-// runAll scavenges the nodes of a cluster, one after the other. It asks
-// for the leader before each: leadership may have moved in the hours that a node takes.
+// runPast scavenges one node, up to a point that does not lie before a position. The first run of a
+// node may be up to one that another node made earlier, or resume one that was stopped.
+func (s *scavengeStart) runPast(ctx context.Context, c *scavengeClient, position int64) error {
+	for {
+		run, err := s.runOn(ctx, c)
+		if err != nil || s.syncOnly || run.Point == nil || run.Point.Position >= position {
+			return err
+		}
+	}
+}
+
+// logEnd returns how far the log reaches, as far as the node has heard from the others.
+func (c *scavengeClient) logEnd(ctx context.Context) (end int64, err error) {
+	var view struct {
+		Members []struct {
+			End int64 `json:"writerCheckpoint"`
+		} `json:"members"`
+	}
+	body, err := c.ask(ctx, http.MethodGet, "/gossip", "application/json")
+	if err == nil {
+		err = json.Unmarshal(body, &view)
+	}
+	for _, m := range view.Members {
+		end = max(end, m.End)
+	}
+	return end, err
+}
+
+// runAll scavenges the nodes of a cluster, one after the other, each up to a point that is newer
+// than this command: what was hidden before it goes everywhere. It asks for the leader before each:
+// leadership may have moved in the hours that a node takes.
 func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 	view, err := c.nodes(ctx)
 	if err != nil {
@@ -240,6 +270,10 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 	// Rather than scavenge half of a cluster, nothing is begun.
 	if err := c.allAnswer(ctx, view, s.stderr); err != nil {
 		return fmt.Errorf("%w; nothing was started", err)
+	}
+	end, err := c.logEnd(ctx)
+	if err != nil {
+		return c.uncertain(ctx, err, "")
 	}
 	done := map[string]bool{}
 	for {
@@ -252,7 +286,7 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 		if err != nil {
 			return err
 		}
-		err = s.runOn(ctx, &scavengeClient{one, s.scavengeFlags})
+		err = s.runPast(ctx, &scavengeClient{one, s.scavengeFlags}, end)
 		one.Close()
 		if err != nil {
 			return s.unfinished(err, left-1)
@@ -293,12 +327,12 @@ func (c *scavengeClient) follower(stderr io.Writer) *scavengeFollower {
 }
 
 // toEnd follows a run and prints how it has ended.
-func (f *scavengeFollower) toEnd(ctx context.Context, stdout io.Writer, id string) error {
+func (f *scavengeFollower) toEnd(ctx context.Context, stdout io.Writer, id string) (scavengeRun, error) {
 	run, err := f.follow(ctx, id)
 	if err != nil {
-		return err
+		return run, err
 	}
-	return run.conclude(stdout, f.client.flags.json)
+	return run, run.conclude(stdout, f.client.flags.json)
 }
 
 // follow shows the progress of a run until it has ended.
