@@ -67,11 +67,13 @@ func strikeStraggler(ctx context.Context, n *nemesis) (string, func(context.Cont
 		if err = n.shapeAll(between(node, i), Shape{}); err != nil || ctx.Err() != nil {
 			break
 		}
-		for left := n.rng.IntN(10); left > 0 && err == nil && ctx.Err() == nil; left-- {
+		for left := n.rng.IntN(20); left > 0 && err == nil && ctx.Err() == nil; left-- {
 			lives++
 			// No step is given up half way.
 			if err = n.c.Start(context.WithoutCancel(ctx), node); err == nil {
-				awaitHappening(ctx, n.c, n.rng, node, n.rng.IntN(4), 2*time.Second)
+				// Most lives are too short to ask for votes, and so to hear of another term.
+				life := 200*time.Millisecond + time.Duration(n.rng.Int64N(int64(time.Second)))
+				awaitHappening(ctx, n.c, n.rng, node, n.rng.IntN(12), life)
 				err = n.c.Kill(node)
 			}
 		}
