@@ -378,6 +378,19 @@ func TestTimes(t *testing.T) {
 	if want := []int64{5001, 5001, 5001, 5001, 5001, 5001, 6001, 6001}; !equal(times, want) {
 		t.Fatalf("times %v, want %v", times, want)
 	}
+
+	// All events of one write have the same, the metadata that show a stream again too.
+	l.clock, times = 7000, nil
+	l.write(appending("s", -2, 20, 21, 22))
+	l.write(deleting(event.SoftDelete, "s", -2))
+	l.write(gathered(nil, appending("s", -2, 23, 24), appending("t", -2, 25)))
+	l.flush()
+	for _, r := range l.all()[8:] {
+		times = append(times, r.Time)
+	}
+	if want := []int64{7001, 7001, 7001, 7002, 7003, 7003, 7003, 7003}; !equal(times, want) {
+		t.Fatalf("times of writes %v, want %v", times, want)
+	}
 }
 
 // A scavenge point says what the leader's clock showed, where its time is the log's. Nothing else

@@ -344,8 +344,8 @@ type part struct {
 	of     *facts // of the stream; where the database adds metadata, of the one that they describe
 }
 
-// begin makes room for the parts of a write in the entry being built; full says
-// that they must wait for the next one.
+// begin makes room for the parts of a write in the entry being built, and looks at the clock, for
+// all of them; full says that they must wait for the next one.
 func (d *Decider) begin(parts ...part) (full bool, err error) {
 	size := 0
 	for _, p := range parts {
@@ -369,6 +369,7 @@ func (d *Decider) begin(parts ...part) (full bool, err error) {
 		return true, nil
 	}
 	d.buf = slices.Grow(d.buf, size)
+	d.time = max(d.time, d.now().UnixNano())
 	return false, nil
 }
 
@@ -386,7 +387,6 @@ func (d *Decider) add(stream string, number int64, flags event.Flags, events []e
 	if len(events) == 0 {
 		return -1
 	}
-	d.time = max(d.time, d.now().UnixNano())
 	f.makeRoom(number, len(events))
 	for i := range events {
 		e := &events[i]

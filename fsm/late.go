@@ -25,7 +25,6 @@ func (d *Decider) appendLate(w *event.Write, m *facts) event.Decision {
 	if m.late == nil {
 		m.late = make(map[event.ID]int64, len(w.Events))
 	}
-	d.time = max(d.time, d.now().UnixNano())
 	first := d.first + int64(len(d.buf)-entryHead)
 	for i := range w.Events {
 		e := &w.Events[i]
