@@ -62,7 +62,7 @@ test-plain: ## run all tests as the product is built
 .PHONY: race
 race: export CGO_ENABLED = 1
 race: ## run the tests under the race detector (needs a C compiler)
-	$(GO) test -race -vet=off -p 4 -timeout 15m $(RACE_PACKAGES)
+	$(GO) test -race -vet=off -tags invariants -p 4 -timeout 15m $(RACE_PACKAGES)
 
 # The race detector slows everything down several times; what it cannot see
 # through (other processes) or cannot find (source rules) is left out.

@@ -3,7 +3,9 @@ package fsm_test
 import (
 	"encoding/binary"
 	"errors"
+	"flag"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,12 +15,20 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/stats"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// One goroutine runs the model: the race detector sees the same in each run of it. The command
+	// line may say another number.
+	if err := flag.Set("rapid.checks", strconv.Itoa(testkit.Fewer(20, 100))); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // failer is what helpers need of *testing.T, *testing.B and *rapid.T.
 type failer interface {

@@ -257,27 +257,26 @@ func (c *cluster) same(among ...*member) {
 	if len(among) == 0 {
 		among = c.running()
 	}
-	c.level(among...)
-	var first []string
-	for i, m := range among {
-		all := check.Value(contents(c.t.Context(), m.Client)).Must(c.t, m)
-		if i == 0 {
-			first = all
-			continue
-		}
-		for k := range max(len(first), len(all)) {
-			a, b := "nothing", "nothing"
-			if k < len(first) {
-				a = first[k]
+	// What a node writes by itself, as projections do, may come between two reads.
+	testkit.Eventually(c.t, settleLimit, func() error {
+		c.level(among...)
+		var first []string
+		for i, m := range among {
+			all := check.Value(contents(c.t.Context(), m.Client)).Must(c.t, m)
+			if i == 0 {
+				first = all
 			}
-			if k < len(all) {
-				b = all[k]
+			for k := range min(len(first), len(all)) {
+				if first[k] != all[k] {
+					c.t.Fatalf("%s and %s differ in line %d of all events:\n%s\n%s", among[0], m, k, first[k], all[k])
+				}
 			}
-			if a != b {
-				c.t.Fatalf("%s and %s differ in line %d of all events:\n%s\n%s", among[0], m, k, a, b)
+			if len(first) != len(all) {
+				return fmt.Errorf("%s has %d events, %s has %d", among[0], len(first), m, len(all))
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // contents reads all events in small pages. The addresses of these hold positions, so that equal

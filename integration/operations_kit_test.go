@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,7 +29,8 @@ type operator struct {
 	t       *testing.T
 	cluster *cluster
 	folder  string
-	path    string // where commands are searched
+	path    string   // where commands are searched
+	env     []string // what else commands find in their environment
 	jobs    chan job
 
 	reloads  int       // of certificates, of all nodes
@@ -148,7 +150,7 @@ func newMachines(t *testing.T, options clusterOptions) *operator {
 	for k, v := range map[string]string{
 		"OPERATOR_SERVICE": fmt.Sprint(serviceUser), "OPERATOR_MACHINES": machines, "OPERATOR_CONTROL": control.URL, "OPERATOR_PATH": o.path, "OPERATOR_NAMES": strings.Join(names, " "),
 	} {
-		t.Setenv(k, v)
+		o.env = append(o.env, k+"="+v)
 	}
 	o.path = bin + string(os.PathListSeparator) + o.path
 	return o
@@ -325,7 +327,7 @@ func (o *operator) run(script string) (printed string, err error) {
 	}
 	command := exec.CommandContext(o.t.Context(), "bash", "-ec", strings.NewReplacer(addresses...).Replace(script))
 	command.Dir = o.folder
-	command.Env = append(os.Environ(), "PATH="+o.path, "ANNALS_PASSWORD=changeit")
+	command.Env = slices.Concat(os.Environ(), o.env, []string{"PATH=" + o.path, "ANNALS_PASSWORD=changeit"})
 	command.WaitDelay = 5 * time.Second
 	type result struct {
 		out []byte

@@ -74,6 +74,7 @@ func TestLongOperations(t *testing.T) {
 // TestLongFirstStart follows the page for a first start on machines that have the program and
 // nothing else.
 func TestLongFirstStart(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"curl", "bash", "openssl"} {
 		testkit.NeedTool(t, tool)
 	}

@@ -47,6 +47,7 @@ type scaled struct {
 // TestLongScale fills a node, and prints what its events cost: memory, files, and the time of what
 // grows with them. Each step must work; how long it takes is not judged.
 func TestLongScale(t *testing.T) {
+	t.Parallel()
 	if _, err := procfs.Self(); err != nil {
 		t.Skipf("the memory of a process is not known here: %v", err)
 	}

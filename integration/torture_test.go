@@ -22,17 +22,19 @@ func TestTorture(t *testing.T) {
 
 // TestLongTorture breaks clusters in all the ways that torture has.
 func TestLongTorture(t *testing.T) {
-	for _, fault := range []string{"isolate-leader", "pause-long"} {
-		t.Run(fault, func(t *testing.T) { torment(t, fault, "--seconds 6"+writersAlone) })
+	for _, c := range []struct{ name, faults, flags string }{
+		{"isolated leader", "isolate-leader", "--seconds 6" + writersAlone},
+		{"long pause", "pause-long", "--seconds 6" + writersAlone},
+		{"one way", "one-way", "--seconds 8" + writersAlone},
+		{"lost leaders", "kill,isolate-leader,resign,terminate,rolling", "--seconds 20 --backups=false --redactions=false"},
+		{"wiped", "wipe,wipe-raft", "--seconds 16 --backups=false --redactions=false --projections=false --consumers 0"},
+		{"five nodes", "", "--nodes 5 --seconds 30 --disk-faults"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			torment(t, c.faults, c.flags)
+		})
 	}
-	t.Run("one way", func(t *testing.T) { torment(t, "one-way", "--seconds 8"+writersAlone) })
-	t.Run("lost leaders", func(t *testing.T) {
-		torment(t, "kill,isolate-leader,resign,terminate,rolling", "--seconds 20 --backups=false --redactions=false")
-	})
-	t.Run("wiped", func(t *testing.T) {
-		torment(t, "wipe,wipe-raft", "--seconds 16 --backups=false --redactions=false --projections=false --consumers 0")
-	})
-	t.Run("five nodes", func(t *testing.T) { torment(t, "", "--nodes 5 --seconds 30 --disk-faults") })
 }
 
 // torment runs a round, and demands that no promise was broken. A fault must have struck; one that
