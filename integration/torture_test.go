@@ -22,6 +22,7 @@ func TestTorture(t *testing.T) {
 
 // TestLongTorture breaks clusters in all the ways that torture has.
 func TestLongTorture(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, faults, flags string }{
 		{"isolated leader", "isolate-leader", "--seconds 6" + writersAlone},
 		{"long pause", "pause-long", "--seconds 6" + writersAlone},
