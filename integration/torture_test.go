@@ -57,7 +57,7 @@ func torment(t *testing.T, faults, flags string) {
 	}
 	p, code := testkit.Run(t, testkit.Command{Args: args})
 	if code != 0 {
-		t.Fatalf("%s: exit code %d", strings.Join(args, " "), code)
+		t.Fatalf("%s: exit code %d\n%s", strings.Join(args, " "), code, p.Output())
 	}
 	struck := "fault   "
 	if !strings.Contains(faults, ",") {
