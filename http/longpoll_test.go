@@ -78,7 +78,7 @@ func TestLongPoll(t *testing.T) {
 					f := decode[feed](t, a)
 					check.Equal(t, f.numbers(), c.numbers, "events")
 				}
-				n.store.AwaitWaiting(0)
+				n.store.Waits.Await(0)
 			})
 		})
 	}
@@ -92,13 +92,13 @@ func TestLongPollIsFreed(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			begin := time.Now()
 			gone := n.poll(ctx, path, "ES-LongPoll", "60")
-			n.store.AwaitWaiting(1)
+			n.store.Waits.Await(1)
 			leave()
 			<-gone.done
-			n.store.AwaitWaiting(0)
+			n.store.Waits.Await(0)
 
 			stays := n.poll(t.Context(), path, "ES-LongPoll", "60")
-			n.store.AwaitWaiting(1)
+			n.store.Waits.Await(1)
 			n.server.Drain()
 			n.server.Drain()
 			(<-stays.done).is(t, 200)

@@ -68,7 +68,7 @@ func TestForwardedWriteIsShown(t *testing.T) {
 					time.Sleep(time.Second)
 					want := time.Duration(0)
 					if c.waits {
-						n.store.AwaitWaiting(1)
+						n.store.Waits.Await(1)
 						want = time.Second
 					}
 					if late && c.waits {

@@ -131,7 +131,7 @@ func TestParkedMessages(t *testing.T) {
 
 	done := make(chan answer)
 	go func() { done <- n.get(view+"3/forward/2", competingJSON, "ES-LongPoll", "30") }()
-	n.store.AwaitWaiting(1)
+	n.store.Waits.Await(1)
 	n.store.Append(parked, event.TypeLink, "0@a b", "")
 	if a := <-done; !strings.Contains(a.body, "0@a b") {
 		t.Errorf("%d %s", a.status, a.body)

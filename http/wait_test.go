@@ -65,7 +65,7 @@ func TestWaitFor(t *testing.T) {
 				if a := <-p.done; a.status == 504 || p.end.Sub(begin) != time.Second {
 					t.Errorf("%d %s after %s", a.status, a.body, p.end.Sub(begin))
 				}
-				n.store.AwaitWaiting(0)
+				n.store.Waits.Await(0)
 			})
 		})
 	}
@@ -80,7 +80,7 @@ func TestWaitForOthers(t *testing.T) {
 		check.Equal(t, d.says(), "", "early")
 		found := make(chan answer, 1)
 		go func() { found <- n.query(`{"query":{"items":[{"streams":["s"]}]}}`, "ES-WaitFor", "200") }()
-		n.store.AwaitWaiting(2)
+		n.store.Waits.Await(2)
 		n.filled("s", 1)
 		check.Equal(t, d.says(), "0=0@s, 1=1@s, 2=2@s, live")
 		page := decode[foundPage](t, (<-found).is(t, 200))
@@ -122,7 +122,7 @@ func TestWaitForInVain(t *testing.T) {
 				if c.text != "" {
 					a.says(t, c.text)
 				}
-				n.store.AwaitWaiting(0)
+				n.store.Waits.Await(0)
 			})
 		})
 	}
@@ -135,10 +135,10 @@ func TestWaitForEnds(t *testing.T) {
 		n.filled("s", 2)
 		ctx, leave := context.WithCancel(t.Context())
 		gone := n.poll(ctx, "/streams/s", "ES-WaitFor", "200")
-		n.store.AwaitWaiting(1)
+		n.store.Waits.Await(1)
 		leave()
 		<-gone.done
-		n.store.AwaitWaiting(0)
+		n.store.Waits.Await(0)
 
 		ctx, leave = context.WithCancel(t.Context())
 		var all []*polled

@@ -81,7 +81,7 @@ func testIdleGroupsAreSmall(t *testing.T) {
 	s.Start(t.Context())
 	defer s.Stop()
 	synctest.Wait()
-	check.Equal(t, store.Waiting(), groups, "groups wait for their streams")
+	check.Equal(t, store.Waits.Now(), groups, "groups wait for their streams")
 	each := (used() - before) / groups
 	t.Logf("%d bytes per idle group, %d goroutines", each, runtime.NumGoroutine()-goroutines)
 	if each > most {

@@ -15,9 +15,9 @@ import (
 
 // Do does a write without the hooks.
 func (db *DB) Do(w *event.Write) (event.Written, error) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.write(w)
+	db.leader.mu.Lock()
+	defer db.leader.mu.Unlock()
+	return db.leader.write(w)
 }
 
 // Put does a write that must succeed, without the hooks.
@@ -66,8 +66,8 @@ func (db *DB) Info(stream string) event.StreamInfo {
 
 // Log is every record that was ever written, in that order.
 func (db *DB) Log() []event.Record {
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.leader.mu.Lock()
+	defer db.leader.mu.Unlock()
 	all := append(db.present(), db.removed...)
 	slices.SortFunc(all, func(a, b event.Record) int { return cmp.Compare(a.Position, b.Position) })
 	return all
@@ -90,8 +90,8 @@ func (db *DB) present() (all []event.Record) {
 
 // Positions is where in the log every record lies that was ever written.
 func (db *DB) Positions() []int64 {
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.leader.mu.Lock()
+	defer db.leader.mu.Unlock()
 	if end := db.log.Tail().End; end > db.placed {
 		err := db.log.Chunks.Scan(context.Background(), db.placed, end, func(s *eventlog.Stored) error {
 			db.places = append(db.places, s.Position)
@@ -177,8 +177,8 @@ func (db *DB) Redact(stream string, number int64) {
 // rewrite completes the chunk that is written to, shows all that there is, and rewrites it.
 func (db *DB) rewrite(show func(*event.Record), how eventlog.Rewrite) {
 	db.Append(event.ScavengePointsStream, event.TypeScavengePoint, "{}", "")
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.leader.mu.Lock()
+	defer db.leader.mu.Unlock()
 	for _, r := range db.present() {
 		show(&r)
 	}

@@ -4,7 +4,6 @@
 package memdb
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
@@ -50,19 +48,16 @@ type DB struct {
 	Writes, Reads, Payloads atomic.Int64 // calls begun
 	Looked                  atomic.Int64 // records that ReadAll looked at
 
-	t       T
-	log     *eventlog.Log
-	machine *fsm.Machine
+	Waits Waits // calls that wait
 
-	mu      sync.Mutex // of what the leader does
-	decider *fsm.Decider
-	index   uint64         // of the last entry
+	t      T
+	log    *eventlog.Log
+	leader leader
+
+	// guarded by the mu of leader
 	removed []event.Record // by Scavenge
 	places  []int64        // see Positions
 	placed  int64          // the end of the log that places tell of
-	fault   Fault          // by SetFault
-	waiting int            // calls that wait
-	idle    *sync.Cond     // of mu, signaled when waiting changes
 }
 
 // Hook is a function that a test sets while others call it. Without one nothing goes wrong.
@@ -93,9 +88,9 @@ type Fault func(n int64, w *event.Write) (before, after error)
 // SetFault has a function be asked about each write, one at a time, in the order in which they are
 // done; nil: none.
 func (db *DB) SetFault(f Fault) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.fault = f
+	db.leader.mu.Lock()
+	defer db.leader.mu.Unlock()
+	db.leader.fault = f
 }
 
 // Open opens an empty database, which is closed with the test.
@@ -112,9 +107,10 @@ func Open(t T, o Options) *DB {
 		t.Fatalf("%v", err)
 	}
 	fatal := func(err error) { t.Errorf("the log has ended: %v", err) }
-	db := &DB{t: t, log: log, machine: fsm.NewMachine(log, hclog.NewNullLogger(), fatal), decider: fsm.NewDecider(log.Facts, o.Now)}
-	db.idle = sync.NewCond(&db.mu)
-	if err := db.decider.Reset(); err != nil {
+	db := &DB{t: t, log: log}
+	db.leader.machine, db.leader.decider = fsm.NewMachine(log, hclog.NewNullLogger(), fatal), fsm.NewDecider(log.Facts, o.Now)
+	db.Waits.changed = sync.NewCond(&db.Waits.mu)
+	if err := db.leader.decider.Reset(); err != nil {
 		t.Fatalf("%v", err)
 	}
 	t.Cleanup(db.Close)
@@ -135,42 +131,11 @@ func (db *DB) Write(ctx context.Context, w *event.Write) (event.Written, error) 
 	if err := label.Check(w); err != nil {
 		return event.Written{}, err
 	}
-	written, err := db.faulty(w)
+	written, err := db.leader.faulty(&db.Writes, w)
 	if err != nil {
 		return event.Written{}, err
 	}
 	return written, db.AfterWrite.call(ctx, w)
-}
-
-func (db *DB) faulty(w *event.Write) (event.Written, error) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	var before, after error
-	n := db.Writes.Add(1) - 1
-	if db.fault != nil {
-		before, after = db.fault(n, w)
-	}
-	if before != nil {
-		return event.Written{}, before
-	}
-	written, err := db.write(w)
-	return written, cmp.Or(err, after)
-}
-
-// write needs mu.
-func (db *DB) write(w *event.Write) (event.Written, error) {
-	d := db.decider.Decide(w)
-	if d.Err != nil {
-		return event.Written{}, d.Err
-	}
-	if entry := db.decider.Seal(); entry != nil {
-		db.index++
-		if err, _ := db.machine.Apply(&raft.Log{Index: db.index, Term: 1, Type: raft.LogCommand, Data: entry}).(error); err != nil {
-			return event.Written{}, err
-		}
-		db.decider.Applied()
-	}
-	return d.Written, nil
 }
 
 // before asks the hooks of a call.
@@ -270,47 +235,18 @@ func (db *DB) Names(ctx context.Context, r event.NamesRead) (event.NamesPage, er
 func (db *DB) LogEnd() int64 { return db.log.Settled() }
 
 func (db *DB) WaitStream(ctx context.Context, stream string, after int64) error {
-	return db.wait(func() error { return db.log.Reads.WaitStream(ctx, stream, after) })
+	return db.Waits.during(func() error { return db.log.Reads.WaitStream(ctx, stream, after) })
 }
 
 func (db *DB) WaitStreams(ctx context.Context, streams []string, after []int64) error {
-	return db.wait(func() error { return db.log.Reads.WaitStreams(ctx, streams, after) })
+	return db.Waits.during(func() error { return db.log.Reads.WaitStreams(ctx, streams, after) })
 }
 
 func (db *DB) WaitLog(ctx context.Context, position int64) error {
-	return db.wait(func() error { return db.log.Reads.WaitLog(ctx, position) })
+	return db.Waits.during(func() error { return db.log.Reads.WaitLog(ctx, position) })
 }
 
 // WaitQuery is the log's.
 func (db *DB) WaitQuery(ctx context.Context, q *event.Query, from int64) error {
-	return db.wait(func() error { return db.log.Reads.WaitQuery(ctx, q, from) })
-}
-
-func (db *DB) wait(do func() error) error {
-	db.enter(1)
-	defer db.enter(-1)
-	return do()
-}
-
-func (db *DB) enter(n int) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.waiting += n
-	db.idle.Broadcast()
-}
-
-// Waiting is how many calls wait.
-func (db *DB) Waiting() int {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.waiting
-}
-
-// AwaitWaiting returns when so many calls wait.
-func (db *DB) AwaitWaiting(n int) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	for db.waiting != n {
-		db.idle.Wait()
-	}
+	return db.Waits.during(func() error { return db.log.Reads.WaitQuery(ctx, q, from) })
 }
