@@ -77,7 +77,7 @@ func (s *store) WriteAnywhere(ctx context.Context, w *event.Write) (event.Writte
 		return event.Written{}, event.ErrBusy
 	}
 	defer s.forwards.leave(size)
-	written, err := s.cluster.Write(ctx, w)
+	written, err := s.cluster.Writes.Write(ctx, w)
 	s.arrived(ctx, w.Stream, written, err)
 	return written, err
 }

@@ -112,7 +112,7 @@ func submit(t testing.TB, all *[]*bare, w *event.Write) {
 		for _, b := range *all {
 			if l, _ := b.Leadership(); l.Leading {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				_, err := b.Submit(ctx, w)
+				_, err := b.Writes.Submit(ctx, w)
 				cancel()
 				if err == nil {
 					return true

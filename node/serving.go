@@ -80,6 +80,8 @@ func (p part) Unhealthy() string {
 	return ""
 }
 
+func (p part) Confirm(ctx context.Context) error { return p.Writes.Confirm(ctx) }
+
 // Resign hands leadership over. Services that run on the leader are stopped first. They resume if
 // this node still leads.
 func (p part) Resign(ctx context.Context) error {

@@ -70,7 +70,7 @@ func (s *store) readableFor(ctx context.Context) (*eventlog.Log, error) {
 
 func (s *store) Write(ctx context.Context, w *event.Write) (event.Written, error) {
 	begun := time.Now()
-	written, err := s.cluster.Submit(ctx, w)
+	written, err := s.cluster.Writes.Submit(ctx, w)
 	s.latencies.Record(latency.RequestManager, time.Since(begun))
 	return written, err
 }
@@ -93,7 +93,7 @@ func (b *begunWrite) Done(giveUp bool) (event.Written, error, bool) {
 func (s *store) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (api.Pending, error) {
 	b := &begunWrite{s: s, begun: time.Now()}
 	var err error
-	if b.Pending, err = s.cluster.Begin(ctx, w, wake); err != nil {
+	if b.Pending, err = s.cluster.Writes.Begin(ctx, w, wake); err != nil {
 		s.latencies.Record(latency.RequestManager, time.Since(b.begun))
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *store) Begin(ctx context.Context, w *event.Write, wake chan<- struct{})
 
 // WriteOwn does a write of the node's own, wherever the leader is.
 func (s *store) WriteOwn(ctx context.Context, w *event.Write) (event.Written, error) {
-	return s.cluster.Write(ctx, w)
+	return s.cluster.Writes.Write(ctx, w)
 }
 
 func (s *store) ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error) {

@@ -61,7 +61,7 @@ func BenchmarkConfirm(b *testing.B) {
 			for range readers {
 				wg.Go(func() {
 					for begun.Add(1) <= int64(b.N) {
-						if err := leader.Confirm(context.Background()); err != nil {
+						if err := leader.Writes.Confirm(context.Background()); err != nil {
 							b.Error(err)
 							return
 						}

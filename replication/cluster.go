@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -124,6 +123,7 @@ type Cluster struct {
 	Clock    *Clock    // this node's
 	Standing *Standing // this node's
 	Jobs     *Jobs
+	Writes   *Writes
 
 	self *self
 
@@ -143,7 +143,6 @@ type Cluster struct {
 	join         *joiner
 	incarnations *incarnations
 	lifecycle    *lifecycle
-	writes       *ownWrites
 
 	running context.Context // ends with Close
 	started atomic.Bool
@@ -195,7 +194,8 @@ func NewCluster(o ClusterOptions) *Cluster {
 	c.heal = &healer{self: c.self, pull: c.pull, wake: make(chan struct{}, 1)}
 	c.lifecycle = &lifecycle{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
 	c.lifecycle.state.Store(event.StateInitializing)
-	c.writes = &ownWrites{self: c.self, caller: &caller{self: c.self, duplicate: c.duplicates.end}, incarnations: c.incarnations, lead: c.lead, submit: c.Submit}
+	c.Writes = &Writes{self: c.self, disk: c.disk, incarnations: c.incarnations, lead: c.lead, redirect: c.Redirect, started: c.Started}
+	c.Writes.own = &ownWrites{self: c.self, caller: &caller{self: c.self, duplicate: c.duplicates.end}, incarnations: c.incarnations, lead: c.lead, submit: c.Writes.Submit}
 	c.running, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -262,7 +262,7 @@ func (c *Cluster) connect() (err error) {
 	c.caller.client = &http.Client{Transport: c.port.HTTPTransport(wire.KindService)}
 	writes := c.port.HTTPTransport(wire.KindService)
 	writes.MaxConnsPerHost, writes.MaxIdleConnsPerHost = writeConnections, writeConnections
-	c.writes.caller.client = &http.Client{Transport: writes}
+	c.Writes.own.caller.client = &http.Client{Transport: writes}
 	c.server = c.port.HTTPServer(c.services())
 	phase := phaseFresh
 	if c.lifecycle.made || c.self.deps.Load() != nil {
@@ -352,7 +352,7 @@ func (c *Cluster) Close() error {
 		if c.server != nil {
 			errs = append(errs, c.server.Close())
 			c.caller.client.CloseIdleConnections()
-			c.writes.caller.client.CloseIdleConnections()
+			c.Writes.own.caller.client.CloseIdleConnections()
 		}
 		if c.port != nil {
 			errs = append(errs, c.port.Close())
@@ -442,69 +442,7 @@ func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 	return c.membership.persist(ctx, func() error { return c.membership.remove(ctx, node) })
 }
 
-// Submit does what Pipeline.Submit does, also while there is no Replica.
-func (c *Cluster) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
-	r, err := serving(c)
-	if err != nil {
-		return event.Written{}, err
-	}
-	if w.Many != nil && len(w.Many.Conditions) > 0 {
-		if w, err = c.look(ctx, w); err != nil {
-			return event.Written{}, err
-		}
-	}
-	return r.pipeline.Submit(ctx, w)
-}
-
-// look has the log of a leader looked at for the conditions of a write.
-func (c *Cluster) look(ctx context.Context, w *event.Write) (*event.Write, error) {
-	l, _ := c.Leadership()
-	if m := c.self.deps.Load(); l.Leading && m != nil && m.Look != nil {
-		return m.Look(ctx, w)
-	}
-	return w, nil
-}
-
-// Begin does what Pipeline.Begin does, also while there is no Replica.
-func (c *Cluster) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (pipeline.Pending, error) {
-	r, err := serving(c)
-	if err != nil {
-		return pipeline.Pending{}, err
-	}
-	return r.pipeline.Begin(ctx, w, wake)
-}
-
-// Confirm does what Pipeline.Confirm does, also while there is no Replica.
-func (c *Cluster) Confirm(ctx context.Context) error {
-	r, err := serving(c)
-	if err != nil {
-		return err
-	}
-	return r.pipeline.Confirm(ctx)
-}
-
-// serving returns what does writes, or why there is none.
-func serving(c *Cluster) (*Replica, error) {
-	r := c.self.replica.Load()
-	if r == nil {
-		if address, ok := c.Redirect(); ok {
-			return nil, &event.NotLeader{Address: address}
-		}
-		return nil, event.ErrNotReady
-	}
-	if err := c.incarnations.diverged.get(); err != nil {
-		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
-	}
-	if err := c.disk.hanging(); err != nil && c.self.opts.Size > 1 {
-		if address, ok := c.Redirect(); ok {
-			return nil, &event.NotLeader{Address: address}
-		}
-		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
-	}
-	return r, nil
-}
-
-// SetReadOnly makes Submit fail with the reason; nil lifts it. A leader that must
+// SetReadOnly makes writes fail with the reason; nil lifts it. A leader that must
 // refuse writes hands over to a node that need not.
 func (c *Cluster) SetReadOnly(reason error) {
 	c.self.readOnly.set(reason)
@@ -541,22 +479,4 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 
 		Candidate: c.duplicates.candidate,
 	})
-}
-
-// Write does a write of the node's own, or of a client that this node passes on, wherever the
-// leader is: here, or over the port between nodes. Errors are those of Submit, but for
-// *event.NotLeader.
-//
-// As long as there is no leader, and nothing was written, it tries again until ctx is over; that is
-// then event.ErrNotReady. A write with an unknown outcome is sent again only if it is an append and
-// all its events have ids, so that it cannot be done twice; else, and when the time is over, the
-// outcome stays unknown (event.ErrOutcomeUnknown or event.ErrWriteTimeout).
-//
-// As with Submit, the write must not be changed before Write returns, and after
-// event.ErrWriteTimeout never.
-func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written, error) {
-	if !c.Started() {
-		return event.Written{}, event.ErrNotReady
-	}
-	return c.writes.write(ctx, write)
 }

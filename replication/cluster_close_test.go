@@ -57,7 +57,7 @@ func TestCloseWhileADiskHangs(t *testing.T) {
 	r := c.Replica()
 	written := make(chan error, 1)
 	go func() {
-		_, err := c.Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
+		_, err := c.Writes.Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
 		written <- err
 	}()
 	<-hanging

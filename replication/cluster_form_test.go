@@ -83,7 +83,7 @@ func TestRule18NothingIsAcknowledgedBeforeAMajorityVotes(t *testing.T) {
 		t.Error("one voter of three serves")
 	}
 	check.Is(t, a.write("s", 5), event.ErrNotReady, "write at one voter of three")
-	if err := a.cluster.Load().Confirm(t.Context()); !errors.Is(err, event.ErrNotReady) {
+	if err := a.cluster.Load().Writes.Confirm(t.Context()); !errors.Is(err, event.ErrNotReady) {
 		t.Errorf("linearizable read at one voter of three: %v", err)
 	}
 	b.start()

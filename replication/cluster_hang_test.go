@@ -29,7 +29,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	go func() {
-		_, err := old.cluster.Load().Submit(ctx, &event.Write{Stream: "t", ExpectedVersion: event.AnyVersion})
+		_, err := old.cluster.Load().Writes.Submit(ctx, &event.Write{Stream: "t", ExpectedVersion: event.AnyVersion})
 		inFlight <- err
 	}()
 	<-entered
@@ -48,8 +48,8 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	}
 	eventually(t, "the old leader sends clients to the new one", func() bool {
 		var elsewhere *event.NotLeader
-		_, err := c.Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
-		return errors.As(err, &elsewhere) && elsewhere.Address != "" && errors.As(c.Confirm(t.Context()), &elsewhere)
+		_, err := c.Writes.Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
+		return errors.As(err, &elsewhere) && elsewhere.Address != "" && errors.As(c.Writes.Confirm(t.Context()), &elsewhere)
 	})
 	if f := old.metrics(); f["annals_disk_hung"] != 1 || f["annals_disk_hangs_total"] < 1 {
 		t.Errorf("annals_disk_hung %v, annals_disk_hangs_total %v", f["annals_disk_hung"], f["annals_disk_hangs_total"])
@@ -83,7 +83,7 @@ func TestFollowerWhoseDiskHangs(t *testing.T) {
 	h.writes("s", 6, 9)
 	eventually(t, "it finds the leader by what the others say", func() bool {
 		var elsewhere *event.NotLeader
-		_, err := slow.cluster.Load().Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
+		_, err := slow.cluster.Load().Writes.Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
 		return errors.As(err, &elsewhere) && elsewhere.Address != ""
 	})
 	close(release)

@@ -373,7 +373,7 @@ func (n *node) write(stream string, records int64) error {
 	if c == nil {
 		return event.ErrNotReady
 	}
-	_, err := c.Submit(ctx, &event.Write{Stream: stream, ExpectedVersion: records - 1})
+	_, err := c.Writes.Submit(ctx, &event.Write{Stream: stream, ExpectedVersion: records - 1})
 	var version *event.WrongExpectedVersion
 	if errors.As(err, &version) && version.Current == records {
 		return nil

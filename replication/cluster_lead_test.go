@@ -27,7 +27,7 @@ func TestRule19DeposedLeaderConfirmsNothing(t *testing.T) {
 	h := startHouse(t, 3, inMemory)
 	h.writes("s", 0, 3)
 	h.alike()
-	confirm := func(leader *node) error { return leader.cluster.Load().Confirm(t.Context()) }
+	confirm := func(leader *node) error { return leader.cluster.Load().Writes.Confirm(t.Context()) }
 	check.NoError(t, h.atLeader(confirm), "the leader")
 	old := h.leader()
 	h.isolate(old)
@@ -218,7 +218,7 @@ func TestRule23ResignLosesNoWrite(t *testing.T) {
 				}
 				for _, n := range h.nodes {
 					ctx, cancel := context.WithTimeout(context.Background(), patience)
-					_, err := n.cluster.Load().Submit(ctx, &event.Write{Stream: stream, ExpectedVersion: done[w] - 1})
+					_, err := n.cluster.Load().Writes.Submit(ctx, &event.Write{Stream: stream, ExpectedVersion: done[w] - 1})
 					cancel()
 					var elsewhere *event.NotLeader
 					switch {

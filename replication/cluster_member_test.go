@@ -267,7 +267,7 @@ func TestOneVoterOfThreeAcknowledgesNothing(t *testing.T) {
 	r, last := leader.raft(), leader.raft().LastIndex()
 	written := make(chan error, 1)
 	go func() {
-		_, err := leader.cluster.Load().Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
+		_, err := leader.cluster.Load().Writes.Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
 		written <- err
 	}()
 	eventually(t, "the write is in flight", func() bool { return r.LastIndex() > last || r.State() != raft.Leader })
@@ -277,7 +277,7 @@ func TestOneVoterOfThreeAcknowledgesNothing(t *testing.T) {
 	}
 	check.Fails(t, <-written, "a write was acknowledged that one node of three has")
 	check.Fails(t, leader.write("s", 4), "a write was acknowledged with one voter of three")
-	if err := leader.cluster.Load().Confirm(t.Context()); err == nil {
+	if err := leader.cluster.Load().Writes.Confirm(t.Context()); err == nil {
 		t.Error("a read was confirmed with one voter of three")
 	}
 }

@@ -30,7 +30,7 @@ func appending(stream string, expected int64) *event.Write {
 func (n *node) own(w *event.Write) (event.Written, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return n.cluster.Load().Write(ctx, w)
+	return n.cluster.Load().Writes.Write(ctx, w)
 }
 
 // startMixed starts three voters and a replica that never votes.
@@ -135,7 +135,7 @@ func TestRule06OwnWritesDuringElections(t *testing.T) {
 		wg.Go(func() {
 			for range each {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				_, err := c.Write(ctx, appending("from-"+n.name, event.AnyVersion))
+				_, err := c.Writes.Write(ctx, appending("from-"+n.name, event.AnyVersion))
 				cancel()
 				check.NoError(t, err, "node", n.name)
 			}
@@ -176,7 +176,7 @@ func TestOwnWritesWithoutLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 350*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	if _, err := n.cluster.Load().Write(ctx, appending("s", event.AnyVersion)); !errors.Is(err, event.ErrNotReady) {
+	if _, err := n.cluster.Load().Writes.Write(ctx, appending("s", event.AnyVersion)); !errors.Is(err, event.ErrNotReady) {
 		t.Errorf("%v, expected not ready", err)
 	}
 	if took := time.Since(begun); took < 350*time.Millisecond {
@@ -198,7 +198,7 @@ func TestOwnWritesWhileTheLeaderHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	gone := make(chan error, 1)
 	go func() {
-		_, err := n.cluster.Load().Write(ctx, w)
+		_, err := n.cluster.Load().Writes.Write(ctx, w)
 		gone <- err
 	}()
 	eventually(t, "the write has come to the leader", func() bool {

@@ -87,7 +87,7 @@ func (c *Cluster) CaughtUp() bool {
 // leader it is event.ErrNotReady.
 func (c *Cluster) LeaderEnd(ctx context.Context) (int64, error) {
 	if l, _ := c.Leadership(); l.Leading {
-		if err := c.Confirm(ctx); err != nil {
+		if err := c.Writes.Confirm(ctx); err != nil {
 			return 0, err
 		}
 		return c.self.end(), nil

@@ -11,7 +11,7 @@ import (
 // services are what this node does for others, on the port between nodes. What
 // gets here has proved to be a node, and is not of another cluster.
 func (c *Cluster) services() http.Handler {
-	send := &sender{self: c.self, metrics: c.metrics, own: c.status, confirm: c.Confirm}
+	send := &sender{self: c.self, metrics: c.metrics, own: c.status, confirm: c.Writes.Confirm}
 	// Paths are those of other nodes: none is corrected.
 	routes := &httprouter.Router{HandleMethodNotAllowed: true}
 	for _, r := range []struct {
@@ -21,9 +21,9 @@ func (c *Cluster) services() http.Handler {
 		{http.MethodGet, "/status", send.status},
 		{http.MethodPost, "/bootstrap", c.lifecycle.serveBootstrap},
 		{http.MethodPost, "/join", c.membership.serve},
-		{http.MethodPost, "/write", c.writes.serve},
-		{http.MethodPost, pathPacked, c.writes.serve},
-		{http.MethodPost, pathMany, c.writes.serve},
+		{http.MethodPost, "/write", c.Writes.own.serve},
+		{http.MethodPost, pathPacked, c.Writes.own.serve},
+		{http.MethodPost, pathMany, c.Writes.own.serve},
 		{http.MethodPost, "/ask", c.Jobs.serve},
 		{http.MethodGet, "/frames", send.frames},
 		{http.MethodGet, "/chunk", send.chunk},
