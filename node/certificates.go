@@ -89,7 +89,7 @@ func (c *certificates) watch(ctx context.Context, now func() time.Time) {
 func (n *Node) ReloadCertificates(c *config.Config) (taken, refused bool) {
 	switch {
 	case n.security != nil && n.opts.Certificates == nil && n.config.CertificateFile != "":
-		taken = n.security.reload(n.certificateFiles(c))
+		taken = n.security.reload(certificatesOf(n).files(c))
 		return taken, !taken
 	case c.CertificateFile != "" && !n.config.Insecure:
 		n.logger.Warn("this node was started without a certificate, restart it to use the one that is configured now", logkey.File, c.CertificateFile)

@@ -76,7 +76,7 @@ func TestReloadCertificates(t *testing.T) {
 	own := k.config()
 	own.ClusterSize, own.DiscoverViaDns = 3, false
 	n := &Node{config: own, opts: Options{Stats: registry}, logger: hclog.New(&hclog.LoggerOptions{Output: &lines, Level: hclog.Info})}
-	check.Must(t, n.openSecurity())
+	n.security = check.Value(certificatesOf(n).open()).Must(t)
 	cases := []struct {
 		name   string
 		change func(c *config.Config)
@@ -168,7 +168,7 @@ func TestNothingToReload(t *testing.T) {
 			own := config.Default()
 			c.own(own)
 			n := &Node{config: own, opts: Options{Stats: new(stats.Registry)}, logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}
-			check.Must(t, n.openSecurity())
+			n.security = check.Value(certificatesOf(n).open()).Must(t)
 			before := n.security
 			if taken, refused := n.ReloadCertificates(k.config()); taken || refused || n.security != before || !strings.Contains(lines.String(), c.line) || c.line == "" && lines.Len() > 0 {
 				t.Errorf("it was changed, or said:\n%s", &lines)
@@ -185,7 +185,7 @@ func TestExpiryWarnings(t *testing.T) {
 		var mu sync.Mutex // of lines
 		var lines bytes.Buffer
 		n := &Node{config: k.config(), opts: Options{Stats: new(stats.Registry)}, logger: hclog.New(&hclog.LoggerOptions{Output: &lines, Mutex: &mu})}
-		check.Must(t, n.openSecurity())
+		n.security = check.Value(certificatesOf(n).open()).Must(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -243,8 +243,8 @@ func TestDialledHost(t *testing.T) {
 			read, err := config.Load(args, nil, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
 			check.Must(t, err)
 			n := &Node{config: read, logger: hclog.NewNullLogger()}
-			check.Equal(t, n.dialledHost(), c.want)
-			if hosts := n.certificateFiles(read).Hosts; len(hosts) != min(1, len(c.want)) {
+			check.Equal(t, certificatesOf(n).dialledHost(), c.want)
+			if hosts := certificatesOf(n).files(read).Hosts; len(hosts) != min(1, len(c.want)) {
 				t.Errorf("the certificate must name one of %q", hosts)
 			}
 		})

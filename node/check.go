@@ -24,7 +24,7 @@ func Check(c *config.Config) (problems []error) {
 	}
 	n := &Node{config: c, logger: hclog.NewNullLogger()}
 	if c.CertificateFile != "" && !c.Insecure {
-		_, err := certs.Load(n.certificateFiles(c))
+		_, err := certs.Load(certificatesOf(n).files(c))
 		if refused, ok := errors.AsType[*certs.LoadError](err); ok {
 			for _, f := range refused.Findings {
 				add(certificateOption(c, f.File), errors.New(f.String()))

@@ -99,11 +99,11 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		return nil, errors.New("open node: no configuration")
 	}
 	n := newNode(o)
-	if err := n.openSecurity(); err != nil {
+	var err error
+	if n.security, err = certificatesOf(n).open(); err != nil {
 		return nil, err
 	}
 	n.traffic.MaxConnections = maxConnections(n.config.MaxConnections)
-	var err error
 	if n.http, err = serve.Listen(ctx, n.network, n.config.ListenAddr(), &n.traffic, n.logger.Named("http")); err != nil {
 		return nil, err
 	}

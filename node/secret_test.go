@@ -47,7 +47,7 @@ func TestSecretOfANode(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { check.NoError(t, n.http.Close()) })
-				check.Must(t, n.openSecurity())
+				n.security = check.Value(certificatesOf(n).open()).Must(t)
 				check.Must(t, n.openSecret())
 				return n
 			}

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -13,45 +15,57 @@ import (
 	"github.com/annalsdb/annals/replication/gossip"
 )
 
-// openSecurity reads the certificates if there are any.
-func (n *Node) openSecurity() error {
-	c := n.config
-	set, err := n.opts.Certificates, error(nil)
+// certificateSource says which certificate a node is to have.
+type certificateSource struct {
+	config *config.Config
+	opts   *Options
+	fs     vfs.FS
+	logger hclog.Logger
+}
+
+func certificatesOf(n *Node) *certificateSource {
+	return &certificateSource{config: n.config, opts: &n.opts, fs: n.fs, logger: n.logger}
+}
+
+// open reads the certificates; nil: there are none.
+func (s *certificateSource) open() (*certificates, error) {
+	c := s.config
+	set, err := s.opts.Certificates, error(nil)
 	switch {
 	case set != nil:
 	case c.CertificateFile != "" && !c.Insecure:
-		set, err = certs.Load(n.certificateFiles(c))
+		set, err = certs.Load(s.files(c))
 	case c.SelfMadeCertificate():
-		set, err = n.developmentCertificate()
+		set, err = s.development()
 	default:
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n.security = newCertificates(certs.NewStore(set, certs.StoreOptions{DNSName: n.clusterName(), Now: n.opts.Now}), n.opts.Stats, n.logger)
-	n.security.report(set.Warnings)
-	return nil
+	taken := newCertificates(certs.NewStore(set, certs.StoreOptions{DNSName: s.clusterName(), Now: s.opts.Now}), s.opts.Stats, s.logger)
+	taken.report(set.Warnings)
+	return taken, nil
 }
 
 // clusterName is the name by which members find each other, empty if they do so otherwise.
-func (n *Node) clusterName() string {
-	if c := n.config; c.ClusterSize > 1 && c.ViaDNS() {
+func (s *certificateSource) clusterName() string {
+	if c := s.config; c.ClusterSize > 1 && c.ViaDNS() {
 		return c.ClusterDns
 	}
 	return ""
 }
 
-// certificateFiles are those that a configuration names, for the addresses of this node.
-func (n *Node) certificateFiles(c *config.Config) certs.Files {
+// files are those that a configuration names, for the addresses of this node.
+func (s *certificateSource) files(c *config.Config) certs.Files {
 	f := certs.Files{
 		Certificate: c.CertificateFile, PrivateKey: c.CertificatePrivateKeyFile, Password: c.CertificatePassword,
 		KeyPassword: c.CertificatePrivateKeyPassword, RootsDir: c.TrustedRootCertificatesPath, ReservedCN: c.CertificateReservedNodeCommonName,
-		ServerOnly: n.config.AllowServerOnlyNodeCertificates, FS: n.opts.CertificateFS, Now: n.opts.Now,
+		ServerOnly: s.config.AllowServerOnlyNodeCertificates, FS: s.opts.CertificateFS, Now: s.opts.Now,
 	}
-	if host := n.dialledHost(); host != "" {
+	if host := s.dialledHost(); host != "" {
 		f.Hosts = append(f.Hosts, host)
-		if name := n.clusterName(); name != "" {
+		if name := s.clusterName(); name != "" {
 			f.Hosts = append(f.Hosts, name)
 		}
 	}
@@ -60,8 +74,8 @@ func (n *Node) certificateFiles(c *config.Config) certs.Files {
 
 // dialledHost is the host at which other nodes dial this one, empty if none does. No node dials one
 // on its own, unless its operator has named the address for them: then others are to come.
-func (n *Node) dialledHost() string {
-	c := n.config
+func (s *certificateSource) dialledHost() string {
+	c := s.config
 	switch {
 	case c.ReplicationHostAdvertiseAs != "":
 		return c.ReplicationHostAdvertiseAs
@@ -74,7 +88,7 @@ func (n *Node) dialledHost() string {
 	}
 	ip, err := gossip.MachineAddress()
 	if err != nil {
-		n.logger.Debug("the address at which other nodes dial this one is unknown, so its certificate is not checked against it", logkey.Error, err)
+		s.logger.Debug("the address at which other nodes dial this one is unknown, so its certificate is not checked against it", logkey.Error, err)
 		return ""
 	}
 	return ip.String()
@@ -84,12 +98,12 @@ func (n *Node) dialledHost() string {
 // development keeps its own authority, so that one who trusts it need not do so again.
 const developmentAuthority = "dev-ca"
 
-// developmentCertificate makes a certificate for this machine.
-func (n *Node) developmentCertificate() (*certs.Set, error) {
-	if n.config.MemDb || !vfs.IsOS(n.fs) {
+// development makes a certificate for this machine.
+func (s *certificateSource) development() (*certs.Set, error) {
+	if s.config.MemDb || !vfs.IsOS(s.fs) {
 		return certs.Temporary()
 	}
-	dir := filepath.Join(n.config.Db, developmentAuthority)
+	dir := filepath.Join(s.config.Db, developmentAuthority)
 	var authority *certs.Authority
 	_, err := vfs.OS.Stat(filepath.Join(dir, certs.AuthorityCertificateFile))
 	switch {
@@ -107,6 +121,6 @@ func (n *Node) developmentCertificate() (*certs.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate for development: %w", err)
 	}
-	n.logger.Info("this node for development has a certificate of its own authority", "authority", filepath.Join(dir, certs.AuthorityCertificateFile))
+	s.logger.Info("this node for development has a certificate of its own authority", "authority", filepath.Join(dir, certs.AuthorityCertificateFile))
 	return authority.Set(issued), nil
 }
