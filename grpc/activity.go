@@ -19,18 +19,24 @@ var telling = map[protoreflect.Name]bool{
 	"name": true, "login_name": true, "stream_name": true, "group_name": true, "scavenge_id": true, "priority": true,
 }
 
+// recorder has recorded what callers asked for.
+type recorder struct {
+	to        api.Activity // nil: nothing is recorded
+	problemOf func(method string, err error) *problem
+}
+
 // note has a call recorded if it asked for a change, as a request of HTTP would be: its
 // path is the method, its query what the request is about. The node that led the client
 // elsewhere decided nothing and records nothing. The request is nil when its caller was
 // not authenticated, the problem when all went well.
-func (s *Server) note(login, from, method string, req any, p *problem) {
+func (r *recorder) note(login, from, method string, req any, p *problem) {
 	if op := methods[method]; op != nil && op.Recorded {
-		s.record(login, from, method, req, p)
+		r.record(login, from, method, req, p)
 	}
 }
 
 // noteAppend has an append recorded if it changes who may do what.
-func (s *Server) noteAppend(c *call, method string, a *appending, err error) {
+func (r *recorder) noteAppend(c *call, method string, a *appending, err error) {
 	if !api.RecordsAppend(a.Stream) {
 		return
 	}
@@ -42,13 +48,13 @@ func (s *Server) noteAppend(c *call, method string, a *appending, err error) {
 	case errors.Is(err, event.ErrTooLarge):
 		p = plain(codes.InvalidArgument, err.Error())
 	case err != nil:
-		p = s.problemOf(method, err)
+		p = r.problemOf(method, err)
 	}
-	s.record(c.who().Login, c.from, method, streamOf(a.Stream), p)
+	r.record(c.who().Login, c.from, method, streamOf(a.Stream), p)
 }
 
-func (s *Server) record(login, from, method string, req any, p *problem) {
-	if s.opts.Activity == nil || p != nil && p.exception == exceptionNotLeader {
+func (r *recorder) record(login, from, method string, req any, p *problem) {
+	if r.to == nil || p != nil && p.exception == exceptionNotLeader {
 		return
 	}
 	about := url.Values{}
@@ -59,7 +65,7 @@ func (s *Server) record(login, from, method string, req any, p *problem) {
 	if p != nil {
 		code = p.code
 	}
-	s.opts.Activity.Note(activity.Operation{
+	r.to.Note(activity.Operation{
 		Who: login, From: from, Method: http.MethodPost, Path: method, Query: about.Encode(), Status: httpStatus(code),
 	})
 }

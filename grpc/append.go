@@ -18,7 +18,7 @@ func (v *streamsService) Append(stream grpc.ClientStreamingServer[streams.Append
 	a := new(appending)
 	defer v.s.drop(&a.kept)
 	written, err := v.append(stream, a)
-	v.s.noteAppend(callOf(stream.Context()), streams.Streams_Append_FullMethodName, a, err)
+	v.s.records.noteAppend(callOf(stream.Context()), streams.Streams_Append_FullMethodName, a, err)
 	if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
 		return stream.SendMsg(&streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: conflict(version)}})
 	}

@@ -118,7 +118,7 @@ func (b *batch) close(cancel context.CancelFunc) {
 
 // note has what became of a write recorded, if it is of the kind. It may wait.
 func (b *batch) note(w *batchWrite) {
-	b.s.noteAppend(b.caller, streams.Streams_BatchAppend_FullMethodName, &w.appending, w.err)
+	b.s.records.noteAppend(b.caller, streams.Streams_BatchAppend_FullMethodName, &w.appending, w.err)
 }
 
 // receive takes requests until there are no more, or one ends the call.

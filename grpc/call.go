@@ -202,7 +202,7 @@ func (s *Server) authenticate(c *call) *problem {
 	default:
 		p = s.problemOf(c.path, err)
 	}
-	s.note("", c.from, c.path, nil, p)
+	s.records.note("", c.from, c.path, nil, p)
 	return p
 }
 
@@ -276,7 +276,7 @@ func (s *Server) once(c *call, m *method, one *single) (p *problem) {
 	if err != nil {
 		p = s.problemOf(c.path, err)
 	}
-	s.note(c.who().Login, c.from, c.path, one.request, p)
+	s.records.note(c.who().Login, c.from, c.path, one.request, p)
 	return p
 }
 

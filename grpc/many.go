@@ -97,7 +97,7 @@ func (g *gathering) note(err error) {
 		if err != nil {
 			p = g.s.problemOf(g.call.path, err)
 		}
-		g.s.record(g.call.who().Login, g.call.from, g.call.path, streamOf(stream), p)
+		g.s.records.record(g.call.who().Login, g.call.from, g.call.path, streamOf(stream), p)
 	}
 }
 

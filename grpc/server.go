@@ -42,6 +42,7 @@ const (
 type Server struct {
 	opts     Options
 	metrics  *metrics
+	records  recorder
 	services map[string]bool
 	methods  map[string]*method
 	conns    conns
@@ -77,6 +78,7 @@ func New(o Options) *Server {
 	s := &Server{opts: o, metrics: newMetrics(o.Stats), services: map[string]bool{}, methods: map[string]*method{}, patience: closePatience,
 		calls: make(chan *call), resting: make(chan struct{}, restingWorkers), closed: make(chan struct{})}
 	s.draining, s.drain = context.WithCancel(context.Background())
+	s.records = recorder{to: s.opts.Activity, problemOf: s.problemOf}
 	s.register()
 	s.owned.Go(s.look)
 	return s
