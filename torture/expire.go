@@ -38,7 +38,7 @@ const (
 	clockAhead = 2 * time.Hour
 	clockLasts = time.Hour
 	// refusalLimit bounds how long after its end a certificate may be accepted: clocks drift.
-	// Within it clients learn why they cannot connect, and a node ends that cannot start.
+	// Within it a node ends that cannot start.
 	refusalLimit = 30 * time.Second
 	// toldLimit bounds how long after the first refusal a node must say so: it does so once a
 	// minute.
@@ -156,9 +156,9 @@ func (e *expiry) judge(ctx context.Context) error {
 func (e *expiry) clients(ctx context.Context, t Target) {
 	fresh := newHTTP(e.dial.wire(e.c.Certificates().Client()))
 	defer fresh.Close()
-	_, err := exchange(ctx, fresh, t, client.Request{Method: http.MethodGet, Path: "/ping"}, refusalLimit)
+	_, err := exchange(ctx, fresh, t, client.Request{Method: http.MethodGet, Path: "/ping"}, orderLimit)
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); !ok || invalid.Reason != x509.Expired {
-		e.find.add(kindExpired, "a client that connects to %s, whose certificate ended at %s, learns nothing of that: %v", t.Name, e.ends.UTC(), err)
+		e.find.add(kindExpired, "a client that connects to %s, whose certificate ended at %s, learns nothing of that within %s: %v", t.Name, e.ends.UTC(), orderLimit, err)
 	}
 }
 
@@ -268,7 +268,7 @@ func (e *expiry) apart(ctx context.Context) error {
 	}
 	t := e.c.Targets()[e.nodes[0]]
 	for logged, shown := false, false; ; {
-		logged = logged || strings.Contains(e.c.LogTail(t.Index), "refuses the certificate")
+		logged = logged || strings.Contains(e.c.LogTail(t.Index), "another node refuses the certificate of this node")
 		a, err := exchange(ctx, e.any, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, orderLimit)
 		shown = shown || err == nil && a.Status == http.StatusServiceUnavailable && bytes.Contains(a.Body, []byte("certificate"))
 		if logged && shown {
