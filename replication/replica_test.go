@@ -67,25 +67,38 @@ func write(t testing.TB, r *replication.Replica, stream string, expected, want i
 }
 
 // copyDir makes a copy of a running node's folder, as a power cut would leave it.
-func copyDir(t testing.TB, from string) string {
+func copyDir(t testing.TB, from string) (to string) {
 	t.Helper()
-	to := t.TempDir()
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	walk(t, from, func() fs.WalkDirFunc {
+		to = t.TempDir()
+		return func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			target := filepath.Join(to, strings.TrimPrefix(path, from))
+			if d.IsDir() {
+				return os.MkdirAll(target, 0o700)
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(target, data, 0o600)
 		}
-		target := filepath.Join(to, strings.TrimPrefix(path, from))
-		if d.IsDir() {
-			return os.MkdirAll(target, 0o700)
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, data, 0o600)
 	})
-	check.Must(t, err)
 	return to
+}
+
+// walk visits a directory, and begins again when a file has another name by then: a running node
+// renames its files.
+func walk(t testing.TB, dir string, begin func() fs.WalkDirFunc) {
+	t.Helper()
+	err := fs.ErrNotExist
+	for errors.Is(err, fs.ErrNotExist) {
+		check.Must(t, check.Err(os.Stat(dir)))
+		err = filepath.WalkDir(dir, begin())
+	}
+	check.Must(t, err)
 }
 
 func TestSingleNode(t *testing.T) {
