@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Operation is something that callers do, over whichever interface.
@@ -118,6 +119,9 @@ func (n *Node) Permit(ctx context.Context, m *Requirement, who *access.Principal
 	case ByAnyone, ByStreams:
 		return nil
 	case ByStream:
+		if m.Right == access.ReadRight && event.IsIndexStream(stream) {
+			stream = event.IndexStream // Who may read one index may read all of them.
+		}
 		return n.Authorize(ctx, who, stream, m.Right)
 	case ByReader:
 		if err := access.CheckLevel(*who, m.Level); err != nil {
@@ -234,4 +238,9 @@ func (n *Node) Begin(recorded bool) (end func(), err error) {
 		return nil, event.ErrNotReady
 	}
 	return n.Activity.End, nil
+}
+
+// Told tells the log what a caller at an address asked of the node.
+func (n *Node) Told(what string, who *access.Principal, from string, about ...any) {
+	n.Logger.Info(what, append(about, logkey.Login, Printable(who.Login), logkey.Remote, from)...)
 }

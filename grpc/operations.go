@@ -75,7 +75,7 @@ func (o *operationsService) StopScavenge(ctx context.Context, req *operations.St
 // told tells the log who asked for what.
 func (o *operationsService) told(ctx context.Context, what string, more ...any) {
 	c := callOf(ctx)
-	o.s.opts.Logger.Info(what, append(more, logkey.Login, c.who().Login, logkey.Remote, c.from)...)
+	o.s.opts.Told(what, c.who(), c.from, more...)
 }
 
 // Shutdown stops the node, which answers calls in flight first, this one included.

@@ -52,7 +52,7 @@ func (r *BackupHandlers) Start(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	x.Node.Logger.Info("backup asked for", logkey.Backup, id, logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Caller.Told("backup asked for", logkey.Backup, id)
 	x.W.Header()[caching.KeyControl] = caching.Never
 	return x.SendFields("BackupResultDto", backupIDField(id))
 }
@@ -63,7 +63,7 @@ func (r *BackupHandlers) Stop(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	x.Node.Logger.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Caller.Told("backup stopped on demand", logkey.Backup, id)
 	return sendID(x, "BackupResultDto", backupIDField(id))
 }
 
@@ -163,7 +163,7 @@ func (r *BackupHandlers) BeginSession(_ context.Context, x *request.Request) err
 	if err != nil {
 		return err
 	}
-	x.Node.Logger.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Caller.Told("backup session asked for", logkey.Session, session.ID)
 	switch x.Media.Form {
 	case media.FormJSON:
 		return x.SendFreshJSON(session)
@@ -216,7 +216,7 @@ func (r *BackupHandlers) EndSession(_ context.Context, x *request.Request) error
 	if err := r.Sessions.Stop(id); err != nil {
 		return err
 	}
-	x.Node.Logger.Info("backup session ended on demand", logkey.Session, id, logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Caller.Told("backup session ended on demand", logkey.Session, id)
 	return x.SendFields("BackupSessionDto", backupIDField(id))
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/outline"
 	"github.com/annalsdb/annals/http/request"
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // OperationHandlers answer what operators ask of this node alone.
@@ -32,7 +31,7 @@ func (n *OperationHandlers) Shutdown(_ context.Context, x *request.Request) erro
 	}
 	// A writer that cannot flush sends when this returns; the node waits for that too.
 	_ = http.NewResponseController(x.W).Flush()
-	x.Node.Logger.Info("shutdown asked for", logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Caller.Told("shutdown asked for")
 	n.Operations.Shutdown()
 	return nil
 }

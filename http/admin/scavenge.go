@@ -37,7 +37,7 @@ func (r *ScavengeHandlers) Start(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	x.Node.Logger.Info("scavenge asked for", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Caller.Told("scavenge asked for", logkey.Scavenge, id.String())
 	r.awaitScavenge(x, id)
 	return x.SendFields("ScavengeResultDto", scavengeIDField(id.String()))
 }
@@ -70,7 +70,7 @@ func (r *ScavengeHandlers) Stop(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	x.Node.Logger.Info("scavenge stopped on demand", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.Caller.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Caller.Told("scavenge stopped on demand", logkey.Scavenge, id.String())
 	return sendID(x, "ScavengeResultDto", scavengeIDField(id.String()))
 }
 

@@ -22,14 +22,9 @@ type Caller struct {
 // route alone: whether anything is there is not looked at.
 func (c *Caller) Permit() error { return c.permit(&c.Who) }
 
-// permit judges a caller. Who may read one index may read all of them.
 func (c *Caller) permit(who *access.Principal) error {
-	x, may := c.x, &c.x.Op.May
-	stream := x.Route.Stream
-	if may.Rule == api.ByStream && may.Right == access.ReadRight && event.IsIndexStream(stream) {
-		stream = event.IndexStream
-	}
-	return x.Node.Permit(x.R.Context(), may, who, stream, x.Route.Argument)
+	x := c.x
+	return x.Node.Permit(x.R.Context(), &x.Op.May, who, x.Route.Stream, x.Route.Argument)
 }
 
 // Hold begins to judge the caller again and again, because the request takes long.
@@ -64,6 +59,11 @@ func (c *Caller) judgedBy(how func(*api.Lease, context.Context) error) error {
 // Share gives the caller one of a kind, until it is released.
 func (c *Caller) Share(k api.Kind) (release func(), err error) {
 	return c.x.Node.Shares.Take(k, c.Who, c.x.R.RemoteAddr)
+}
+
+// Told tells the log what the caller asked of the node.
+func (c *Caller) Told(what string, about ...any) {
+	c.x.Node.Told(what, &c.Who, c.x.R.RemoteAddr, about...)
 }
 
 // MayRead reports whether the caller may see the target of a link, or an event of an index.
