@@ -103,8 +103,18 @@ func RequireLeader(m http.Header) (bool, error) {
 	return want, nil
 }
 
-// LongPoll reads how long a page may be waited for; 0 without the header.
-func LongPoll(m http.Header) (time.Duration, error) {
+// Reading reads whether the leader must answer for a page, and how long one that is read forward
+// may be waited for.
+func Reading(m http.Header, backward bool) (leader bool, poll time.Duration, err error) {
+	if leader, err = RequireLeader(m); err != nil || backward {
+		return leader, 0, err
+	}
+	poll, err = longPoll(m)
+	return leader, poll, err
+}
+
+// longPoll reads how long a page may be waited for; 0 without the header.
+func longPoll(m http.Header) (time.Duration, error) {
 	v, ok := headerLongPoll.In(m)
 	if !ok {
 		return 0, nil

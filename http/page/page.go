@@ -95,12 +95,7 @@ func Arguments(x *request.Request, stream string, backward bool) (p Request, err
 	if p.Links, err = x.Caller.LinksOf(true); err != nil {
 		return p, err
 	}
-	if p.Leader, err = args.RequireLeader(x.R.Header); err != nil {
-		return p, err
-	}
-	if !backward {
-		p.Poll, err = args.LongPoll(x.R.Header)
-	}
+	p.Leader, p.Poll, err = args.Reading(x.R.Header, backward)
 	return p, err
 }
 

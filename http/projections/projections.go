@@ -132,26 +132,18 @@ func (p *Handlers) Create(m projection.Mode) request.Handler {
 	}
 }
 
-// Update replaces the text of a projection.
-func (p *Handlers) Update(ctx context.Context, x *request.Request) error {
-	text, err := queryText(x)
-	if err != nil {
-		return err
+// Text makes the handler of what is done with a text: it takes the place of that of a projection,
+// or is that of a second version.
+func (p *Handlers) Text(do func(p api.Projections, ctx context.Context, name string, u projection.Update, by projection.Identity) error) request.Handler {
+	return func(ctx context.Context, x *request.Request) error {
+		text, err := queryText(x)
+		if err != nil {
+			return err
+		}
+		return projectionChange(x, http.StatusOK, func(name string) error {
+			return do(p.Projections, ctx, name, projection.Update{Query: text, Emit: choiceParameter(x, "emit")}, callerIdentity(x))
+		})
 	}
-	return projectionChange(x, http.StatusOK, func(name string) error {
-		return p.Projections.UpdateQuery(ctx, name, projection.Update{Query: text, Emit: choiceParameter(x, "emit")}, callerIdentity(x))
-	})
-}
-
-// Rebuild begins a second version of a projection.
-func (p *Handlers) Rebuild(ctx context.Context, x *request.Request) error {
-	text, err := queryText(x)
-	if err != nil {
-		return err
-	}
-	return projectionChange(x, http.StatusOK, func(name string) error {
-		return p.Projections.Rebuild(ctx, name, projection.Update{Query: text, Emit: choiceParameter(x, "emit")}, callerIdentity(x))
-	})
 }
 
 // ChangeRebuild makes the handler that ends the second version of a projection, or swaps.

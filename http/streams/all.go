@@ -77,12 +77,7 @@ func allArguments(x *request.Request, backward, filtered bool) (a allRequest, er
 	} else if a.Links, err = x.Caller.LinksOf(false); err != nil {
 		return a, err
 	}
-	if a.leader, err = args.RequireLeader(x.R.Header); err != nil {
-		return a, err
-	}
-	if !backward {
-		a.poll, err = args.LongPoll(x.R.Header)
-	}
+	a.leader, a.poll, err = args.Reading(x.R.Header, backward)
 	return a, err
 }
 
