@@ -179,14 +179,11 @@ func (d *desk) count(ctx context.Context) (count, oldest int64) {
 // act changes the record of settled messages; next gets the old record, and the lowest number that
 // the parked stream shows. All the numbers, in order and each once, must be parked.
 func (d *desk) act(ctx context.Context, numbers []int64, next func(was *settled, low int64) *settled) error {
-	ctx, leave, err := d.enter(ctx)
+	ctx, leave, err := d.enterWhole(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if err := d.completeForward(ctx); err != nil {
-		return err
-	}
 	b, was, err := d.judge(ctx, numbers)
 	if err != nil {
 		return err

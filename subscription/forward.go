@@ -97,14 +97,11 @@ func (l strictLinks) MayRead(stream string, info *event.StreamInfo) (bool, error
 
 // forward forwards the messages that pick returns. All must be parked.
 func (d *desk) forward(ctx context.Context, to string, f *Forwarded, links event.LinkReader, pick func(ctx context.Context) ([]int64, error)) error {
-	ctx, leave, err := d.enter(ctx)
+	ctx, leave, err := d.enterWhole(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if err := d.completeForward(ctx); err != nil {
-		return err
-	}
 	numbers, err := pick(ctx)
 	for len(numbers) > 0 && err == nil {
 		var done int
@@ -211,6 +208,19 @@ func (d *desk) copyOf(m *ParkedMessage) event.Proposed {
 
 func (d *desk) copyID(number int64) event.ID {
 	return event.ID(uuid.NewSHA1(copyIDs, fmt.Appendf(nil, "%s/%d", d.g.ParkedStream(), number)))
+}
+
+// enterWhole is enter, after which no write of copies is left half done.
+func (d *desk) enterWhole(ctx context.Context) (context.Context, func(), error) {
+	ctx, leave, err := d.enter(ctx)
+	if err != nil {
+		return ctx, nil, err
+	}
+	if err := d.completeForward(ctx); err != nil {
+		leave()
+		return ctx, nil, err
+	}
+	return ctx, leave, nil
 }
 
 // completeForward finds out what became of a write of copies that was begun, and does it if it was

@@ -343,6 +343,18 @@ func (t *term) enter(ctx context.Context) error {
 	return nil
 }
 
+// enterFor is enter for a change of a group, which must be there.
+func (t *term) enterFor(ctx context.Context, k Key) (*group, error) {
+	if err := t.enter(ctx); err != nil {
+		return nil, err
+	}
+	g, err := t.group(k)
+	if err != nil {
+		t.unlock()
+	}
+	return g, err
+}
+
 func (t *term) create(ctx context.Context, k Key, set Settings, by string) error {
 	if len(k.CheckpointStream()) > event.MaxNameBytes {
 		return event.ErrTooLarge
@@ -435,14 +447,11 @@ func (t *term) resolveStart(ctx context.Context, d *definition) (err error) {
 }
 
 func (t *term) update(ctx context.Context, k Key, set Settings, by string) error {
-	if err := t.enter(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	g, err := t.group(k)
+	g, err := t.enterFor(ctx, k)
 	if err != nil {
 		return err
 	}
+	defer t.unlock()
 	set.keep(k, &g.Settings)
 	if err := set.validateRest(); err != nil {
 		return err
@@ -502,14 +511,11 @@ func replace(at int, d *definition) func([]*definition) []*definition {
 // setPaused stores that a group is paused, nil: that it is not any more, and has it do so. The
 // group is not loaded again.
 func (t *term) setPaused(ctx context.Context, k Key, p *Pause, by string) error {
-	if err := t.enter(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	g, err := t.group(k)
+	g, err := t.enterFor(ctx, k)
 	if err != nil {
 		return err
 	}
+	defer t.unlock()
 	at := t.index(k)
 	d := *t.definitions[at]
 	if (d.paused != nil) == (p != nil) {
@@ -524,14 +530,11 @@ func (t *term) setPaused(ctx context.Context, k Key, p *Pause, by string) error 
 }
 
 func (t *term) remove(ctx context.Context, k Key, by string) error {
-	if err := t.enter(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	g, err := t.group(k)
+	g, err := t.enterFor(ctx, k)
 	if err != nil {
 		return err
 	}
+	defer t.unlock()
 	err = t.change(ctx, by, func(all []*definition) []*definition {
 		return slices.DeleteFunc(all, func(d *definition) bool { return d.Key == k && d.runs() })
 	})
