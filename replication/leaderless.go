@@ -136,13 +136,8 @@ func (l *leaderless) trouble(now time.Time) *NoLeaderError {
 
 // sayLeaders logs each leader that a Replica's raft follows, until the Replica or the context ends.
 func (l *lifecycle) sayLeaders(ctx context.Context, r *Replica) {
-	observed := make(chan raft.Observation, 16)
-	observer := raft.NewObserver(observed, false, func(o *raft.Observation) bool {
-		_, ok := o.Data.(raft.LeaderObservation)
-		return ok
-	})
-	r.raft.RegisterObserver(observer)
-	defer r.raft.DeregisterObserver(observer)
+	observed, stop := r.leaders()
+	defer stop()
 	type lead struct {
 		node raft.ServerID
 		term uint64

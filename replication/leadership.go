@@ -244,16 +244,22 @@ func (l *leadership) successors(ctx context.Context, r *Replica, suits func(Stat
 	return list
 }
 
-// awaitLeader waits until this node knows the new leader, so that requests in the queue can be sent
-// there. It gives up after an election timeout.
-func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
-	observed := make(chan raft.Observation, 4)
+// leaders tells of each leader that raft follows, until it is stopped.
+func (r *Replica) leaders() (observed chan raft.Observation, stop func()) {
+	observed = make(chan raft.Observation, 16)
 	observer := raft.NewObserver(observed, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	})
 	r.raft.RegisterObserver(observer)
-	defer r.raft.DeregisterObserver(observer)
+	return observed, func() { r.raft.DeregisterObserver(observer) }
+}
+
+// awaitLeader waits until this node knows the new leader, so that requests in the queue can be sent
+// there. It gives up after an election timeout.
+func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
+	observed, stop := r.leaders()
+	defer stop()
 	over := time.After(l.self.opts.Replica.ElectionTimeout)
 	for {
 		if _, node := r.raft.LeaderWithID(); node != "" && string(node) != l.self.name {
