@@ -64,9 +64,7 @@ func (p *backupPlace) open(flag string, writes bool) (backup.Target, error) {
 func backupSubcommand(use, short, long string, run func(ctx context.Context) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible()
-			defer stop()
+		RunE: untilInterrupted(func(ctx context.Context) error {
 			err := run(ctx)
 			if ctx.Err() != nil {
 				return errors.New("interrupted")
@@ -75,7 +73,7 @@ func backupSubcommand(use, short, long string, run func(ctx context.Context) err
 				return cannot(err)
 			}
 			return err
-		},
+		}),
 	}
 	return cmd
 }

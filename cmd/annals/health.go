@@ -52,11 +52,7 @@ func healthCommand(stdout io.Writer) *cobra.Command {
   annals health --live --node https://node1.example.com:2113 --ca roots
   annals health --wait 1m`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible()
-			defer stop()
-			return f.run(ctx, stdout)
-		},
+		RunE: untilInterrupted(func(ctx context.Context) error { return f.run(ctx, stdout) }),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.node, "node", "", "address of the node (default that of this machine)")

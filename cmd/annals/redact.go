@@ -68,11 +68,7 @@ func redactCommand(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Blank the data of events on one node",
 		Long:  redactHelp,
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible()
-			defer stop()
-			return f.run(ctx, stdout)
-		},
+		RunE:  untilInterrupted(func(ctx context.Context) error { return f.run(ctx, stdout) }),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.db, "db", "", "data folder of a running node on this machine")

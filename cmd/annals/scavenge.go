@@ -121,6 +121,15 @@ func interruptible() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 }
 
+// untilInterrupted runs a command without arguments until it ends, or Ctrl-C or SIGTERM does.
+func untilInterrupted(run func(ctx context.Context) error) func(*cobra.Command, []string) error {
+	return func(*cobra.Command, []string) error {
+		ctx, stop := interruptible()
+		defer stop()
+		return run(ctx)
+	}
+}
+
 func scavengeStartCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Command {
 	var s scavengeStart
 	var wait, detach bool

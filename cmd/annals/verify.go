@@ -92,9 +92,7 @@ func verifyCommand(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Check a data folder that no node has open",
 		Long:  verifyHelp,
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible()
-			defer stop()
+		RunE: untilInterrupted(func(ctx context.Context) error {
 			clean, err := f.run(ctx, stdout, stderr)
 			switch {
 			case err != nil:
@@ -103,7 +101,7 @@ func verifyCommand(stdout, stderr io.Writer) *cobra.Command {
 				return &codedError{code: exitProblems}
 			}
 			return nil
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.Dir, "db", "./data", "data folder")
