@@ -359,13 +359,9 @@ func (a *appender) completeActive(byFrame bool) error {
 }
 
 func writeFooter(c *activeChunk, f *chunkfile.Footer) error {
-	var sumErr error
-	b := f.Bytes(func(part []byte) [16]byte {
-		_, sumErr = c.sum.Write(part)
-		return c.sum.Sum128().Bytes()
-	})
-	if sumErr != nil {
-		return sumErr
+	b, err := f.After(c.sum)
+	if err != nil {
+		return err
 	}
 	if _, err := c.file.WriteAt(b, c.written); err != nil {
 		return fmt.Errorf("write chunk footer: %w", err)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/annalsdb/annals/event"
 )
 
@@ -144,6 +146,16 @@ type Footer struct {
 }
 
 const FooterChecksumAt = 88
+
+// After returns the footer of a file of whose other bytes the sum is. The sum takes it in.
+func (f *Footer) After(sum *xxh3.Hasher) ([]byte, error) {
+	var err error
+	b := f.Bytes(func(part []byte) [16]byte {
+		_, err = sum.Write(part)
+		return sum.Sum128().Bytes()
+	})
+	return b, err
+}
 
 // Bytes returns the footer; sum is given the part that the checksum covers and returns the checksum
 // of the whole file.

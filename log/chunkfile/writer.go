@@ -219,13 +219,9 @@ func (w *Writer) Finish(f *Footer) error {
 	}
 	f.Mapped, f.DataSize, f.MapSize = true, w.DataSize, w.entries*MapEntrySize
 	f.Records, f.Stubs = w.Records, w.Stubs
-	var sumErr error
-	foot := f.Bytes(func(part []byte) [16]byte {
-		_, sumErr = w.sum.Write(part)
-		return w.sum.Sum128().Bytes()
-	})
-	if sumErr != nil {
-		return sumErr
+	foot, err := f.After(w.sum)
+	if err != nil {
+		return err
 	}
 	if _, err := w.file.WriteAt(foot, w.written); err != nil {
 		return fmt.Errorf("write temporary file: %w", err)
