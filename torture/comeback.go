@@ -22,8 +22,8 @@ func randomly(ctx context.Context, rng *rand.Rand, shortest, longest time.Durati
 
 // strikeStraggler takes a follower away for some time, in which the others may drop entries that it
 // lacks, and asks the leader to resign meanwhile. It is cut off or dead. Its links come back one
-// after the other, so that it may hear of the old leader first, and mostly it is killed just after
-// something has happened to it: what it had taken by then must be whole.
+// after the other, so that it may hear of the old leader first, or at once. Mostly it is killed
+// just after something has happened to it: what it had taken by then must be whole.
 func strikeStraggler(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	leader, ok := n.watch.leads(n.c.Targets())
 	node := n.follower()
@@ -63,8 +63,12 @@ func strikeStraggler(ctx context.Context, n *nemesis) (string, func(context.Cont
 		n.rng.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	}
 	lives := 0
+	if n.rng.IntN(2) == 0 {
+		// It fetches from all: what it lacks arrives the sooner if all answer.
+		err = n.shapeAll(between(node, others...), Shape{})
+	}
 	for _, i := range others {
-		if err = n.shapeAll(between(node, i), Shape{}); err != nil || ctx.Err() != nil {
+		if err = errors.Join(err, n.shapeAll(between(node, i), Shape{})); err != nil || ctx.Err() != nil {
 			break
 		}
 		for left := n.rng.IntN(20); left > 0 && err == nil && ctx.Err() == nil; left-- {
@@ -85,7 +89,7 @@ func strikeStraggler(ctx context.Context, n *nemesis) (string, func(context.Cont
 		}
 		randomly(ctx, n.rng, 100*time.Millisecond, 2*time.Second)
 	}
-	what += fmt.Sprintf("; its links come back one by one, it is killed %d times", lives)
+	what += fmt.Sprintf("; its links come back one by one or at once, it is killed %d times", lives)
 	return what, back, err
 }
 
