@@ -168,20 +168,24 @@ func TestUnreadAnswer(t *testing.T) {
 }
 
 func unreadAnswer(t *testing.T, size int) {
-	ended := make(chan struct{})
-	s, address := start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) })
+	ended, begun := make(chan struct{}), make(chan struct{})
+	answer := make([]byte, size)
+	s, address := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		close(begun)
+		_, _ = w.Write(answer)
+	})
 	client := dial(t, address)
 	if err := client.Conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
 	client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-begun // A busy machine may take long until then.
 	go func() {
 		defer close(ended)
-		for isThere, begun := true, false; isThere || !begun; time.Sleep(time.Millisecond) {
+		for isThere := true; isThere; time.Sleep(time.Millisecond) {
 			s.mu.Lock()
 			isThere = len(s.conns) > 0
 			s.mu.Unlock()
-			begun = begun || isThere
 		}
 	}()
 	// Half a minute in a few moments.
