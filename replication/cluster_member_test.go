@@ -347,6 +347,32 @@ func TestMemberNamedByAnAddressUsedBefore(t *testing.T) {
 	})
 }
 
+// A node that gossip still takes for alive gets no vote by what another one answers at its address.
+func TestMemberWhoseAddressAnotherHas(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	d := h.add(onDisk)
+	d.start()
+	d.says("annals cluster add " + d.id())
+	old := d.id()
+	h.isolate(d)
+	d.stop() // No one hears of it.
+	d.wipe()
+	h.rejoin(d)
+	d.start()
+	if err := h.leader().cluster.Load().AddMember(t.Context(), old); err == nil {
+		t.Error("a node that is gone was added")
+	}
+	h.addMember(d.id())
+	eventually(t, "the node votes", d.votes)
+	if present, _ := h.leader().member(old); present {
+		t.Error("a node that is gone is a member")
+	}
+	h.write("s", 10)
+	h.alike()
+}
+
 // A new node at an address that a voter had before it moved does not replace it, dead or alive.
 func TestNewNodeAtAnAddressThatAVoterLeft(t *testing.T) {
 	t.Parallel()

@@ -254,17 +254,21 @@ func (m *membership) add(ctx context.Context, node string) error {
 		return err
 	}
 	done()
-	seen, ok := m.peers.find(node)
-	if !ok || !seen.Alive {
-		return refuse("no running node %q is known: start it with this cluster's gossip seeds first", node)
-	}
 	for {
+		seen, ok := m.peers.find(node)
+		if !ok || !seen.Alive {
+			return refuse("no running node %q is known: start it with this cluster's gossip seeds first", node)
+		}
 		if seen.Node == m.self.node {
 			return nil // It leads, so that it has a vote.
 		}
 		var s Status
 		if err := m.peers.caller.call(ctx, seen.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
 			return refuse("node %s does not answer: %v", node, err)
+		}
+		if s.Node != seen.Node || s.ReadOnly != seen.ReadOnly {
+			// It was started again since, with an empty folder or in another role.
+			return fmt.Errorf("%w: gossip does not show yet what node %s is at %s", event.ErrNotReady, s.Node, seen.ReplicationAddress)
 		}
 		if s.Running || s.Tail.End > 0 {
 			a, err := m.admit(ctx, joinRequest{
