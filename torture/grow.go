@@ -50,8 +50,16 @@ func strikeGrow(ctx context.Context, n *nemesis) (string, func(context.Context) 
 // begin starts the node as one that may vote.
 func (g *growth) begin(ctx context.Context) error {
 	node := g.c.Voters()
+	replica := g.c.Running(node)
+	if !replica && g.rng.IntN(3) == 0 {
+		if _, _, err := strikeReplica(ctx, g.nemesis); err != nil {
+			return err
+		}
+		g.changed()
+		replica = g.awaitCaughtUp(ctx, node, g.patience)
+	}
 	switch {
-	case g.c.Running(node):
+	case replica:
 		g.what = "the read-only replica"
 		if err := g.c.Terminate(ctx, node); err != nil {
 			return err
@@ -59,7 +67,7 @@ func (g *growth) begin(ctx context.Context) error {
 	case g.outcast:
 		g.what = "a member that was removed"
 	default:
-		g.what = "another node"
+		g.what = "a node that did not run"
 	}
 	if g.rng.IntN(3) == 0 {
 		g.what += " without its data"
@@ -80,13 +88,12 @@ func (g *growth) begin(ctx context.Context) error {
 // and something happens to the leader or to the node.
 func (g *growth) admit(ctx context.Context) error {
 	if leader, ok := g.watch.leads(g.c.Targets()); ok && g.rng.IntN(2) == 0 {
-		first := client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}
 		// The answers do not matter.
 		_, _ = exchange(ctx, g.watch.http, leader, addition(g.node), time.Duration(20+g.rng.IntN(3000))*time.Millisecond)
 		switch g.rng.IntN(3) {
 		case 0:
 			g.what += ", while the leader resigned,"
-			_, _ = exchange(ctx, g.watch.http, leader, first, orderLimit)
+			_, _ = exchange(ctx, g.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, orderLimit)
 		case 1:
 			g.what += ", while the leader was killed,"
 			if err := g.again(ctx, leader.Index); err != nil {
