@@ -224,7 +224,7 @@ func travels(w *event.Write) bool {
 	return utf8.ValidString(w.Stream) && !slices.ContainsFunc(w.Events, func(e event.Proposed) bool { return !utf8.ValidString(e.Type) })
 }
 
-// write does what Cluster.Write promises.
+// write does what Writes.Write promises.
 func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Written, error) {
 	if write.Size() > pipeline.MaxEntryBytes {
 		return event.Written{}, event.ErrTooLarge
