@@ -108,8 +108,8 @@ func TestRightsEndAlike(t *testing.T) {
 	endsAlike(t, address, "jane", func() { describe(t, c, "closed", `{"$acl":{"$r":"olga"}}`) })
 }
 
-// TestLongReadsAreBoundedAlike: an expression that takes too long ends a read over both.
-func TestLongReadsAreBoundedAlike(t *testing.T) {
+// TestBoundsOfLongReads: an expression that takes too long ends a read over both.
+func TestBoundsOfLongReads(t *testing.T) {
 	address := nodeOf(t)
 	c := overHTTP(t, address)
 	write(t, c, "s", strings.Repeat("a", 60)+"b", "{}")

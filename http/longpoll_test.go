@@ -27,7 +27,7 @@ func (n *node) poll(ctx context.Context, path string, headers ...string) *polled
 	return p
 }
 
-func TestLongPoll(t *testing.T) {
+func TestPoll(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
 		headers    []string
@@ -84,7 +84,7 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
-func TestLongPollIsFreed(t *testing.T) {
+func TestPollIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, path := range []string{"/streams/s/2/forward/5", "/streams/$all/" + position(200) + "/forward/5"} {
 			n := newNode(t)

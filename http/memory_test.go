@@ -187,7 +187,7 @@ func TestClaimComesFirst(t *testing.T) {
 }
 
 // No long poll waits for longer than an hour.
-func TestLongestPoll(t *testing.T) {
+func TestPollForTheLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.put("s", "{}")

@@ -218,7 +218,7 @@ func TestGroupCommands(t *testing.T) {
 	}
 }
 
-func TestLongGroupNames(t *testing.T) {
+func TestGroupNamesThatAreLong(t *testing.T) {
 	n, subs := newSubscriber(t)
 	const around = len("$$$persistentsubscription-s::-checkpoint")
 	longest := strings.Repeat("g", event.MaxNameBytes-around)

@@ -85,9 +85,9 @@ func mustAppend(t *testing.T, node *testkit.Process, stream string, expected int
 	return events
 }
 
-// TestLongPoll: every append answers all that wait for it. How quickly, annals bench visible
+// TestPoll: every append answers all that wait for it. How quickly, annals bench visible
 // measures.
-func TestLongPoll(t *testing.T) {
+func TestPoll(t *testing.T) {
 	t.Parallel()
 	node := testkit.StartNode(t, t.TempDir())
 	const rounds, waiting = 20, 5

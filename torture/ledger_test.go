@@ -137,7 +137,6 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestLinearizable feeds the model with what only a search can judge.
 // TestPowerless: in a time without a majority nothing that begins is done.
 func TestPowerless(t *testing.T) {
 	for _, c := range []struct {
@@ -161,6 +160,7 @@ func TestPowerless(t *testing.T) {
 	}
 }
 
+// TestLinearizable feeds the model with what only a search can judge.
 func TestLinearizable(t *testing.T) {
 	const stream = "register-0-0"
 	cases := []struct {

@@ -256,9 +256,9 @@ func TestAnonymous(t *testing.T) {
 	})
 }
 
-// TestLongTrouble: however long writes fail, with whatever error may pass, what was done is
+// TestTroubleThatLasts: however long writes fail, with whatever error may pass, what was done is
 // written once when they succeed again.
-func TestLongTrouble(t *testing.T) {
+func TestTroubleThatLasts(t *testing.T) {
 	for _, err := range []error{event.ErrNotReady, event.ErrDiskFull, event.ErrWriteTimeout, event.ErrOutcomeUnknown, errors.New("broken")} {
 		t.Run(err.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,6 +37,13 @@ var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*`)
 // TestNamedTestsExist: a document that says which test guards a promise, and a mutant that says
 // which test notices it, name tests that are there. A pattern of go test's -run names those that
 // begin with it, as a test that was renamed would run as nothing and pass.
+// formerName is the name that a test had at a commit, before the one that it has now.
+var formerName = regexp.MustCompile("`[0-9a-f]{8} \\S+ Test\\w+`, now ")
+
+// longTests are the packages whose tests named TestLong are left out of make test: those that make
+// test-long runs.
+var longTests = []string{"integration", "integration/ui", "torture"}
+
 func TestNamedTestsExist(t *testing.T) {
 	inFolder := map[string][]string{}
 	var all []string
@@ -47,6 +55,9 @@ func TestNamedTestsExist(t *testing.T) {
 			if fn, ok := d.(*ast.FuncDecl); ok && testName.MatchString(fn.Name.Name) {
 				inFolder[f.folder()] = append(inFolder[f.folder()], fn.Name.Name)
 				all = append(all, fn.Name.Name)
+				if strings.HasPrefix(fn.Name.Name, "TestLong") && !slices.Contains(longTests, f.folder()) {
+					t.Errorf("%s of %s is run by no target: only in %s are tests called so", fn.Name.Name, f.folder(), longTests)
+				}
 			}
 		}
 	}
@@ -61,7 +72,7 @@ func TestNamedTestsExist(t *testing.T) {
 	walk(t, func(name string, read func() []byte) {
 		switch path.Ext(name) {
 		case ".md":
-			for _, n := range testName.FindAllString(string(read()), -1) {
+			for _, n := range testName.FindAllString(formerName.ReplaceAllString(string(read()), ""), -1) {
 				if !begins(all, n) {
 					t.Errorf("%s names %s, which is no test", name, n)
 				}

@@ -2,12 +2,13 @@ package testkit
 
 import (
 	"flag"
+	"runtime"
 	"strconv"
 )
 
-// Crowd has so many parallel tests of a package run at once, unless -parallel says how many. It is
-// for tests that wait more than they compute: without it as many run as there are processors. It
-// belongs into TestMain, before the tests run.
+// Crowd has at least so many parallel tests of a package run at once, unless -parallel says how
+// many. It is for tests that wait more than they compute: without it as many run as there are
+// processors. It belongs in TestMain, before the tests run.
 func Crowd(tests int) error {
 	flag.Parse()
 	given := false
@@ -15,5 +16,5 @@ func Crowd(tests int) error {
 	if given {
 		return nil
 	}
-	return flag.Set("test.parallel", strconv.Itoa(tests))
+	return flag.Set("test.parallel", strconv.Itoa(max(tests, runtime.GOMAXPROCS(0))))
 }

@@ -237,9 +237,9 @@ func TestHostileDefinitions(t *testing.T) {
 	}
 }
 
-// TestLongMatches: where calls may take longer than a match, a match that was cut off
+// TestMatchesThatTakeLong: where calls may take longer than a match, a match that was cut off
 // is a fault rather than one that found nothing.
-func TestLongMatches(t *testing.T) {
+func TestMatchesThatTakeLong(t *testing.T) {
 	h := compile(t, `fromAll().when({T(s, e) { return /(?=a)(a+)+$/.test('a'.repeat(60) + 'b') }})`)
 	_, err := h.Process(jsonEvent(`{}`))
 	if f := fault(t, err); !strings.Contains(f.Message, "the regular expression took longer") {
