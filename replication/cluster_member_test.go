@@ -282,6 +282,35 @@ func TestOneVoterOfThreeAcknowledgesNothing(t *testing.T) {
 	}
 }
 
+// A voter beyond the size of the cluster counts for the majority, and no more once it is removed.
+func TestVoterBeyondTheSize(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 3)
+	d := h.add(onDisk)
+	d.start()
+	d.says("annals cluster add " + d.id())
+	h.addMember(d.id())
+	eventually(t, "the node votes", d.votes)
+	h.alike()
+	leader := h.leader()
+	down := h.others(leader)[:2]
+	for _, n := range down {
+		n.stop()
+	}
+	check.Fails(t, leader.write("t", 0), "a write was acknowledged with two voters of four")
+	for _, n := range down {
+		n.start()
+	}
+	h.settled()
+	h.write("s", 3)
+	h.remove(d.id())
+	d.stop()
+	h.others(h.leader())[0].stop()
+	h.write("s", 4) // Two of three: with the removed one it would be two of four.
+	h.alike()
+}
+
 // Addresses are reused: a read-only replica at the address that a stopped voter had takes nothing
 // from it. The voter comes back at another address, with its data and its votes.
 func TestReplicaAtTheAddressOfAVoter(t *testing.T) {
