@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/manager"
@@ -10,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/clock"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
@@ -35,12 +37,20 @@ func (n *Node) awaitAcknowledged(ctx context.Context) error {
 	if err != nil {
 		return nil // There is nothing to be pinned.
 	}
-	end, err := n.cluster.LeaderEnd(ctx)
-	if err != nil {
-		return err
+	for {
+		end, err := n.cluster.LeaderEnd(ctx)
+		if err == nil {
+			return log.Reads.WaitLog(ctx, end-1)
+		}
+		// The leader may be busy, or about to change.
+		if clock.Sleep(ctx, leaderEndPace) != nil {
+			return err
+		}
 	}
-	return log.Reads.WaitLog(ctx, end-1)
 }
+
+// leaderEndPace is how long a node waits before it asks again where the leader's log ends.
+const leaderEndPace = 100 * time.Millisecond
 
 // endBackups lets go of what backup sessions keep on the disk. It reports whether there were any.
 func (n *Node) endBackups() bool { return n.backups.EndAll(backup.EndedByFullDisk) > 0 }

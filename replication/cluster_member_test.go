@@ -402,6 +402,32 @@ func TestMemberWhoseAddressAnotherHas(t *testing.T) {
 	h.alike()
 }
 
+// An address means who is there now, not who was when it joined.
+func TestRemovedByAnAddressThatAnotherHad(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	h.alike()
+	others := h.others(h.leader())
+	b, c := others[0], others[1]
+	b.stop()
+	c.stop()
+	b.link, c.link = c.link, b.link
+	b.start()
+	c.start()
+	h.settled()
+	h.write("s", 10)
+	h.alike()
+	eventually(t, "the node is removed", func() bool {
+		// Where it leads it hands over first.
+		_ = h.leader().cluster.Load().RemoveMember(t.Context(), b.link.address())
+		return len(h.leader().servers()) == 2
+	})
+	if present, _ := h.leader().member(c.id()); !present {
+		t.Error("another node was removed, which was at that address before")
+	}
+}
+
 // A new node at an address that a voter had before it moved does not replace it, dead or alive.
 func TestNewNodeAtAnAddressThatAVoterLeft(t *testing.T) {
 	t.Parallel()

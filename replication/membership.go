@@ -254,9 +254,14 @@ func (m *membership) add(ctx context.Context, node string) error {
 		return err
 	}
 	done()
-	for {
+	for known := false; ; known = true {
 		seen, ok := m.peers.find(node)
-		if !ok || !seen.Alive {
+		switch {
+		case ok && seen.Alive:
+		case known:
+			// It did answer. Gossip may be wrong for a moment.
+			return fmt.Errorf("%w: node %q does not seem to be alive any more", event.ErrNotReady, node)
+		default:
 			return refuse("no running node %q is known: start it with this cluster's gossip seeds first", node)
 		}
 		if seen.Node == m.self.node {
@@ -307,13 +312,7 @@ func (m *membership) remove(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	is := func(name string) int {
-		return slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return string(s.ID) == name || string(s.Address) == name })
-	}
-	at := is(node)
-	if seen, ok := m.peers.find(node); ok && at < 0 {
-		at = is(seen.Node.String())
-	}
+	at := m.named(configuration, node)
 	if at < 0 {
 		return refuse("%q is not a member of the cluster", node)
 	}
@@ -333,6 +332,27 @@ func (m *membership) remove(ctx context.Context, node string) error {
 		return refuse("this node leads and no other node could take over")
 	}
 	return m.change(ctx, r, "node is removed", joinRequest{Address: string(gone.Address)}, r.raft.RemoveServer(gone.ID, index, changeTimeout))
+}
+
+// named returns the member that an operator means: by its id, by an address at which gossip has it
+// now, or by the one that the configuration has for it, which may be that of another one by now.
+func (m *membership) named(c raft.Configuration, node string) int {
+	if at := slices.IndexFunc(c.Servers, func(s raft.Server) bool { return string(s.ID) == node }); at >= 0 {
+		return at
+	}
+	at, alive := -1, false
+	for _, seen := range m.peers.members() {
+		if seen.ReplicationAddress != node && joinHostPort(seen.HTTPHost, seen.HTTPPort) != node || alive {
+			continue
+		}
+		if i := slices.IndexFunc(c.Servers, func(s raft.Server) bool { return string(s.ID) == seen.Node.String() }); i >= 0 {
+			at, alive = i, seen.Alive
+		}
+	}
+	if at >= 0 {
+		return at
+	}
+	return slices.IndexFunc(c.Servers, func(s raft.Server) bool { return string(s.Address) == node })
 }
 
 // spare refuses to remove a voter without which there would be no majority.

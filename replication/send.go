@@ -185,14 +185,14 @@ func (s *sender) copy(w http.ResponseWriter, from *io.SectionReader) {
 
 // status answers what this node is, and the chain at a position if one is asked for.
 func (s *sender) status(w http.ResponseWriter, r *http.Request) {
-	begun, took := time.Now(), s.metrics.unserved
-	defer func() { took.ObserveSince(begun) }()
 	if r.URL.RawQuery == queryConfirmed {
 		if err := s.confirm(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 	}
+	begun, took := time.Now(), s.metrics.unserved
+	defer func() { took.ObserveSince(begun) }()
 	own := s.own()
 	if at := r.URL.Query().Get("at"); at != "" && own.HasLog {
 		position, err := strconv.ParseInt(at, 10, 64)

@@ -26,6 +26,8 @@ type fakeCluster struct {
 	moves   int            // the leader once a node has been started; below 0: as before
 	points  int            // scavenge points in the log
 	reached map[int]int    // points up to which nodes have scavenged
+	ahead   map[int]bool   // their logs are longer than the leader's
+	stuck   bool           // scavenges make no new point
 }
 
 func (c *fakeCluster) serve(t *testing.T) {
@@ -53,8 +55,12 @@ func (c *fakeCluster) answer(node int, w http.ResponseWriter, r *http.Request) {
 			if i == c.leader {
 				state = "Leader"
 			}
+			end := 1000*c.points + 500
+			if c.ahead[i] {
+				end *= 1000
+			}
 			members = append(members, fmt.Sprintf(`{"state":%q,"isAlive":%t,"httpEndPointIp":%q,"httpEndPointPort":%s,"writerCheckpoint":%d}`,
-				state, !c.dead[i], u.Hostname(), u.Port(), 1000*c.points+500))
+				state, !c.dead[i], u.Hostname(), u.Port(), end))
 		}
 		answer = `{"members":[` + strings.Join(members, ",") + `]}`
 	case postRun:
@@ -65,7 +71,7 @@ func (c *fakeCluster) answer(node int, w http.ResponseWriter, r *http.Request) {
 		if c.reached == nil {
 			c.reached = map[int]int{}
 		}
-		if c.reached[node] == c.points {
+		if c.reached[node] == c.points && !c.stuck {
 			c.points++
 		}
 		c.reached[node] = c.points
@@ -113,6 +119,8 @@ func TestScavengeAll(t *testing.T) {
 		// What was hidden since would stay on the followers, whose first run is up to that point.
 		{"a point that one node has reached", &fakeCluster{leader: 0, moves: -1, points: 1, reached: map[int]int{0: 1}}, 0, []int{1, 1, 2, 0}, "started on"},
 		{"a point that no node has reached", &fakeCluster{leader: 0, moves: -1, points: 3}, 0, []int{1, 1, 2, 0}, "started on"},
+		{"a longer log that is refused", &fakeCluster{leader: 0, moves: -1, ahead: map[int]bool{2: true}}, 0, []int{1, 2, 0}, "started on"},
+		{"no new point", &fakeCluster{leader: 0, moves: -1, stuck: true}, 1, []int{1, 1, 1, 1}, "has scavenged 4 times"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.cluster.nodes = make([]string, 3)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/event"
 )
 
 const (
@@ -231,32 +232,53 @@ func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) (run scave
 	return follower.toEnd(ctx, s.stdout, id)
 }
 
+// runsToPoint bounds how often one node scavenges: one resumed, one up to a point that another node
+// made before, one up to a new point, and one more if the end of one is not known.
+const runsToPoint = 4
+
 // runPast scavenges one node, up to a point that does not lie before a position. The first run of a
 // node may be up to one that another node made earlier, or resume one that was stopped.
 func (s *scavengeStart) runPast(ctx context.Context, c *scavengeClient, position int64) error {
-	for {
+	unknown := 0
+	for range runsToPoint {
 		run, err := s.runOn(ctx, c)
-		if err != nil || s.syncOnly || run.Point == nil || run.Point.Position >= position {
+		switch {
+		case err != nil || s.syncOnly:
 			return err
+		case run.Point == nil:
+			// The history of a run does not say it. A node of an earlier version never does.
+			if unknown++; unknown > 1 {
+				return nil
+			}
+		case run.Point.Position >= position:
+			return nil
 		}
 	}
+	return fmt.Errorf("%s has scavenged %d times, and not up to a point after the begin of this command: what was hidden since may be there", c.host, runsToPoint)
 }
 
-// logEnd returns how far the log reaches, as far as the node has heard from the others.
-func (c *scavengeClient) logEnd(ctx context.Context) (end int64, err error) {
+// logEnd returns how far the leader's log reaches, as far as the node has heard from it.
+func (c *scavengeClient) logEnd(ctx context.Context) (int64, error) {
 	var view struct {
 		Members []struct {
-			End int64 `json:"writerCheckpoint"`
+			State event.NodeState `json:"state"`
+			Alive bool            `json:"isAlive"`
+			End   int64           `json:"writerCheckpoint"`
 		} `json:"members"`
 	}
 	body, err := c.ask(ctx, http.MethodGet, "/gossip", "application/json")
 	if err == nil {
 		err = json.Unmarshal(body, &view)
 	}
-	for _, m := range view.Members {
-		end = max(end, m.End)
+	if err != nil {
+		return 0, err
 	}
-	return end, err
+	for _, m := range view.Members {
+		if m.Alive && m.State == event.StateLeader {
+			return m.End, nil
+		}
+	}
+	return 0, errors.New("no leader is known: a scavenge needs one")
 }
 
 // runAll scavenges the nodes of a cluster, one after the other, each up to a point that is newer
