@@ -31,7 +31,7 @@ func TestRule19DeposedLeaderConfirmsNothing(t *testing.T) {
 	check.NoError(t, h.atLeader(confirm), "the leader")
 	old := h.leader()
 	h.isolate(old)
-	if err := confirm(old); err == nil { // it leads on for its lease
+	if err := confirm(old); err == nil { // it still leads, for its lease
 		t.Error("a leader that hears no node confirmed a read")
 	}
 	eventually(t, "the others acknowledge a write", func() bool {

@@ -365,7 +365,7 @@ func TestMemberNamedByAnAddressUsedBefore(t *testing.T) {
 	}
 	d.start()
 	d.says("annals cluster add " + d.id())
-	h.addMember(d.link.address())
+	check.Must(t, h.atLeader(func(l *node) error { return l.cluster.Load().AddMember(t.Context(), d.link.address()) }))
 	eventually(t, "the node votes", d.votes)
 	h.write("s", 10)
 	h.alike()

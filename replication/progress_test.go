@@ -50,7 +50,7 @@ func TestProgressOfFormingAndLosingTheLeader(t *testing.T) {
 	eventually(t, "it has caught up", behind.cluster.Load().CaughtUp)
 }
 
-// A leader that is cut off, and leads on for its lease, says nothing of what was acknowledged:
+// A leader that is cut off, and still leads for its lease, says nothing of what was acknowledged:
 // others may acknowledge more. Nor does a node know it that hears this leader alone.
 func TestLeaderEndIsConfirmed(t *testing.T) {
 	t.Parallel()

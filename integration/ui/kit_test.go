@@ -439,10 +439,10 @@ func (p *tab) fill(role, name, text string) {
 	send(p, input.InsertText, input.InsertTextParams{Text: text})
 }
 
-// choose chooses a value of the list with a name, as the mouse would.
+// choose chooses a value of the list with a name, which must have it.
 func (p *tab) choose(name, value string) {
 	p.t.Helper()
-	choice := fmt.Sprintf(`function() { this.value = %s; this.dispatchEvent(new Event("change", {bubbles: true})) }`, quote(value))
+	choice := fmt.Sprintf(`function() { this.value = %[1]s; if (this.value !== %[1]s) throw new Error("it is not in the list"); this.dispatchEvent(new Event("change", {bubbles: true})) }`, quote(value))
 	p.await(fmt.Sprintf("choose %q in %q", value, name), func() error {
 		return p.call(p.find("combobox", name), choice, nil)
 	})

@@ -85,7 +85,7 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 		under.resolve(nil, nil)
 		check.Must(r.t, <-paused)
 		r.answered(first, 0, nil)
-		r.p.Resume() // leadership was not handed over: this node leads on in the same term
+		r.p.Resume() // leadership was not handed over: this node still leads, in the same term
 		r.next("s s").resolve(nil, nil)
 		r.answered(b, 0, nil)
 		r.answered(again, 1, nil)
