@@ -195,6 +195,9 @@ func (n *nemesis) choose(others []*stroke) *fault {
 			other := s.fault
 			// Two faults of the network would undo each other.
 			return f.name == other.name || f.network && other.network || f.encloses() ||
+				// Who gives out a certificate waits until clients get it, which they do not from a
+				// node whose own has run out.
+				f.tls && other.tls ||
 				// A process whose disk hangs can neither be stopped nor killed, nor can its disk be
 				// written to.
 				f.hangs && other.waitsForDisk() || f.waitsForDisk() && other.hangs

@@ -270,6 +270,29 @@ func TestDestroyedIsCuredLast(t *testing.T) {
 	})
 }
 
+// TestNotTogether: of faults that undo or await each other, one is active at a time.
+func TestNotTogether(t *testing.T) {
+	c := newFake(3)
+	n := newNemesis(c, nil, nil, nil, 1, nil, func() {})
+	cases := []struct {
+		name          string
+		active, other fault
+		fits          bool
+	}{
+		{"nothing in common", fault{outer: true, tls: true}, fault{ends: true}, true},
+		{"networks", fault{network: true}, fault{network: true}, false},
+		{"certificates", fault{outer: true, tls: true}, fault{tls: true}, false},
+		{"outer comes late", fault{ends: true}, fault{outer: true}, false},
+	}
+	for _, one := range cases {
+		t.Run(one.name, func(t *testing.T) {
+			one.active.name, one.other.name, one.other.weight = "active", "other", 1
+			n.faults = []fault{one.other}
+			check.Equal(t, n.choose([]*stroke{{fault: &one.active}}) != nil, one.fits, "it strikes")
+		})
+	}
+}
+
 func TestDied(t *testing.T) {
 	s := newScene(t)
 	line := &timeline{start: time.Now()}
