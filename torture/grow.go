@@ -122,6 +122,7 @@ func (g *growth) admit(ctx context.Context) error {
 		return nil
 	}
 	g.whole = true
+	g.watch.settled(g.node.Index)
 	return nil
 }
 
@@ -157,6 +158,9 @@ func (g *growth) halve(ctx context.Context) error {
 		err = each(one, g.c.Kill)
 	}
 	g.what += "; " + what
+	if err != nil {
+		return errors.Join(err, undo())
+	}
 	alone := span{from: g.line.now()}
 	_ = clock.Sleep(ctx, powerlessFor+time.Duration(g.rng.Int64N(int64(powerlessFor/2))))
 	for _, t := range g.c.Targets() {
@@ -166,7 +170,7 @@ func (g *growth) halve(ctx context.Context) error {
 	}
 	alone.to = g.line.now()
 	g.powerless = append(g.powerless, alone)
-	err = errors.Join(err, undo())
+	err = undo()
 	g.together(ctx)
 	return err
 }
