@@ -81,7 +81,9 @@ func (m *Machines[M]) Voters() int {
 func (m *Machines[M]) Grow(more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.voters--; more {
-		m.voters += 2
+	if more {
+		m.voters++
+	} else {
+		m.voters--
 	}
 }

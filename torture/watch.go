@@ -48,7 +48,7 @@ type watch struct {
 	views   map[int]view
 	ids     map[int]string  // that nodes had first, "" of those whose disks are destroyed
 	lost    map[string]bool // ids before disks were destroyed: gossip may show them still
-	out     map[int]int64   // since when a node is removed that runs still
+	out     map[int]int64   // since when a node is removed that still runs
 	leader  int             // -1: no node says so
 	term    int64
 	changes int
@@ -150,7 +150,7 @@ func (w *watch) renewed(node int) {
 	w.ids[node] = ""
 }
 
-// isOut says whether a node was removed, and runs still.
+// isOut says whether a node was removed, and still runs.
 func (w *watch) isOut(node int, out bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
