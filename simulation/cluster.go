@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -34,6 +35,9 @@ const (
 	// convertOneIn is how often a node is started with the other store of its Raft log.
 	convertOneIn = 6
 	shownLines   = 40
+	// driftLimit bounds how far a clock drifts. A node must take a certificate that lasts a few
+	// seconds, and refuse it half a minute after its end.
+	driftLimit = 4 * time.Second
 )
 
 var stores = [...]config.LogStore{config.LogStoreWal, config.LogStoreBoltDB}
@@ -157,7 +161,14 @@ func (m *member) peer() string { return net.JoinHostPort(m.ip, strconv.Itoa(repl
 // now is the wall clock of a member.
 func (m *member) now() time.Time {
 	real := time.Now()
-	return real.Add(time.Duration(m.offset.Load()) + time.Duration(m.drift*float64(real.Sub(m.c.trace.start))))
+	return real.Add(time.Duration(m.offset.Load()) + drifted(m.drift, real.Sub(m.c.trace.start)))
+}
+
+// drifted is how far a clock is off after a time: it drifts to the limit on one side, and back to
+// that on the other.
+func drifted(rate float64, after time.Duration) time.Duration {
+	const most = float64(driftLimit)
+	return time.Duration(most - math.Abs(math.Remainder(rate*float64(after)-most, 4*most)))
 }
 
 // options are those of a node on a host.

@@ -1,0 +1,31 @@
+package simulation
+
+import (
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/check"
+)
+
+// TestDrifted: a clock is never off by more than the limit, however long it drifts.
+func TestDrifted(t *testing.T) {
+	const rate = 1.0 / (1 << 14)
+	turn := driftLimit << 14
+	for _, c := range []struct {
+		name  string
+		rate  float64
+		after time.Duration
+		want  time.Duration
+	}{
+		{"begin", rate, 0, 0},
+		{"ahead", rate, turn / 2, driftLimit / 2},
+		{"behind", -rate, turn / 2, -driftLimit / 2},
+		{"turns", rate, turn, driftLimit},
+		{"back", rate, 2 * turn, 0},
+		{"other side", rate, 3 * turn, -driftLimit},
+		{"long after", rate, 4001 * turn, driftLimit},
+		{"none", 0, turn, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) { check.Equal(t, drifted(c.rate, c.after), c.want) })
+	}
+}
