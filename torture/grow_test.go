@@ -58,7 +58,7 @@ type reached struct {
 func (r reached) Targets() []Target    { return r.nodes.all() }
 func (r reached) Wipe(int, bool) error { return nil }
 
-// TestHalvesThatAreNot: what is not powerless is not judged, and made whole again.
+// TestHalvesThatAreNot: a cluster that still has a majority is not judged, and is made whole again.
 func TestHalvesThatAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
