@@ -35,9 +35,6 @@ const (
 	// convertOneIn is how often a node is started with the other store of its Raft log.
 	convertOneIn = 6
 	shownLines   = 40
-	// driftLimit bounds how far a clock drifts. A node must take a certificate that lasts a few
-	// seconds, and refuse it half a minute after its end.
-	driftLimit = 4 * time.Second
 )
 
 var stores = [...]config.LogStore{config.LogStoreWal, config.LogStoreBoltDB}
@@ -167,7 +164,7 @@ func (m *member) now() time.Time {
 // drifted is how far a clock is off after a time: it drifts to the limit on one side, and back to
 // that on the other.
 func drifted(rate float64, after time.Duration) time.Duration {
-	const most = float64(driftLimit)
+	const most = float64(torture.DriftLimit)
 	return time.Duration(most - math.Abs(math.Remainder(rate*float64(after)-most, 4*most)))
 }
 

@@ -251,19 +251,22 @@ func (n operator) renew(ctx context.Context, nodes []int, trust Trust) error {
 func (n operator) confirm(ctx context.Context, t Target, serial string, over *client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmLimit)
 	defer cancel()
-	for stale, asked := 0, false; ; {
+	for stale, asked, late := 0, false, false; ; {
 		if !asked {
 			a, err := exchange(ctx, over, t, client.Request{Method: http.MethodPost, Path: "/admin/reloadconfig"}, 3*time.Second)
 			asked = err == nil && a.Status/100 == 2
+			ending := n.c.Certificates().ending(serial)
+			late = ending != nil && time.Until(ending.Certificate.NotAfter) < DriftLimit
 		} else if shown, err := shows(ctx, n.dial, n.c.Certificates().Client(), t); err == nil {
 			if shown == serial {
 				return nil
 			}
 			if stale++; stale == staleLooks {
-				if n.excused.Load() > 0 {
-					return errNotTaken // By its clock the certificate may not be valid yet.
+				if n.excused.Load() > 0 || late {
+					return errNotTaken // By its clock the certificate may not be valid.
 				}
-				n.find.add(kindCertificate, "%s has read its files again by order, and %d new connections show the certificate %s, not %s", t.Name, stale, shown, serial)
+				n.find.add(kindCertificate, "%s has read its files again by order, and %d new "+
+					"connections show the certificate %s, not %s", t.Name, stale, shown, serial)
 				return errNotTaken
 			}
 		}

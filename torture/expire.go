@@ -31,6 +31,13 @@ type expiry struct {
 	fast int
 }
 
+// DriftLimit bounds how far the clock of a node may be off without a fault. A node must take a
+// certificate that lasts expiryShortest, and refuse it refusalLimit after its end.
+const DriftLimit = 4 * time.Second
+
+// saysExpired is in the log of a node that does not start because its certificate has run out.
+const saysExpired = "expired on"
+
 const (
 	// The certificates last from so long to twice as long.
 	expiryShortest = 8 * time.Second
@@ -64,7 +71,7 @@ func strikeExpire(ctx context.Context, n *nemesis) (string, func(context.Context
 	case 1:
 		e.fast, lasts = (node+1+n.rng.IntN(n.size-1))%n.size, clockLasts
 	}
-	n.excused.Add(1) // With a certificate that has run out a node does not start.
+	n.expiring.Store(&e.nodes)
 	err := e.begin(ctx, lasts)
 	switch {
 	case errors.Is(err, errNotTaken):
@@ -321,7 +328,7 @@ func (e *expiry) restart(ctx context.Context, node int) error {
 			return nil
 		}
 	}
-	if tail := e.c.LogTail(node); !strings.Contains(tail, "expired on") {
+	if tail := e.c.LogTail(node); !strings.Contains(tail, saysExpired) {
 		e.find.add(kindExpired, "%s does not start, and does not say that its certificate has run out; its log ends:\n%s", nodeName(node), tail)
 	}
 	return nil
@@ -349,7 +356,7 @@ func (e *expiry) renew(ctx context.Context) error {
 
 // cure renews the certificates before or after the clock is right again.
 func (e *expiry) cure(ctx context.Context) error {
-	defer e.excused.Add(-1)
+	defer e.expiring.Store(nil)
 	defer e.any.Close()
 	first := func(ctx context.Context) error { return nil }
 	if e.fast >= 0 {

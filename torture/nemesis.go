@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +55,10 @@ type nemesis struct {
 	// excused counts the faults by which nodes may end by themselves: disks that are full or
 	// fail, and clocks by which a certificate is not valid.
 	excused atomic.Int32
-	err     error // that no fault explains: the laboratory failed
+	// expiring are the nodes whose certificates run out. Such a node may end by itself if it says
+	// that this is why. Nil: none.
+	expiring atomic.Pointer[[]int]
+	err      error // that no fault explains: the laboratory failed
 }
 
 func newNemesis(c Cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
@@ -249,7 +253,8 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 // fail sorts an error, if it is one: a node that does not stop in order is the node's fault,
 // anything else the laboratory's.
 func (n *nemesis) fail(err error) {
-	if errors.Is(err, ErrStop) && n.excused.Load() > 0 {
+	if errors.Is(err, ErrStop) && (n.excused.Load() > 0 ||
+		n.expiring.Load() != nil && strings.Contains(err.Error(), saysExpired)) {
 		n.line.add(happenedNode, "a node does not end in order, which a fault explains")
 		return
 	}
@@ -262,7 +267,9 @@ func (n *nemesis) fail(err error) {
 
 // ended takes note of a node that ended by itself. Any goroutine may call it.
 func (n *nemesis) ended(node, code int, tail string) {
-	if n.excused.Load() > 0 {
+	expiring := n.expiring.Load()
+	if n.excused.Load() > 0 || expiring != nil && slices.Contains(*expiring, node) &&
+		strings.Contains(tail, saysExpired) {
 		n.line.add(happenedNode, "%s ended with code %d, which a fault explains", nodeName(node), code)
 		return
 	}
@@ -304,6 +311,7 @@ func (n *nemesis) heal(ctx context.Context) error {
 		n.revive(ctx)
 	}
 	n.excused.Store(0)
+	n.expiring.Store(nil)
 	return errors.Join(err, n.err)
 }
 

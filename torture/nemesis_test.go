@@ -306,8 +306,21 @@ func TestDied(t *testing.T) {
 	n.ended(1, 1, "no space left on device")
 	s.expect() // One fault of the disk is over, the other is not.
 	check.Must(t, free(t.Context()))
-	n.ended(1, 2, "panic: something")
+	n.expiring.Store(&[]int{1})
+	n.ended(1, 1, "error node.crt: expired on Monday")
+	s.expect()
+	for _, one := range []struct {
+		node int
+		tail string
+	}{{1, "panic: something"}, {2, "error node.crt: expired on Monday"}} {
+		before := s.find.total()
+		n.ended(one.node, 2, one.tail)
+		check.Equal(t, s.find.total(), before+1, "found after", one.tail)
+	}
+	n.expiring.Store(nil)
+	n.ended(1, 1, "error node.crt: expired on Monday")
 	s.expect(kindDied)
+	check.Equal(t, s.find.total(), 3, "found in all")
 }
 
 func TestOutages(t *testing.T) {
