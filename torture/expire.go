@@ -59,9 +59,10 @@ func strikeExpire(ctx context.Context, n *nemesis) (string, func(context.Context
 	if n.excused.Load() > 0 || !e.settled(ctx) {
 		return "", nil, errNotNow
 	}
-	// From here on nothing is given up half way.
-	ctx = context.WithoutCancel(ctx)
-	e.any = newHTTP(n.dial.wire(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}))
+	// From here on nothing is given up half way, and only an interruption ends what waits to judge.
+	ctx = n.life
+	anyone := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
+	e.any = newHTTP(n.dial.wire(anyone))
 	node := n.anyVoter()
 	e.nodes, e.what = []int{node}, "the certificate of "+n.role(node)
 	lasts := expiryShortest + time.Duration(n.rng.Int64N(int64(expiryShortest)))
@@ -86,12 +87,12 @@ func strikeExpire(ctx context.Context, n *nemesis) (string, func(context.Context
 	case n.rng.IntN(3) == 0:
 		e.what += ", renewed shortly before the end"
 		if err = e.renew(ctx); err == nil {
-			_ = clock.Sleep(ctx, time.Until(e.ends)+time.Second)
+			e.awaitEnd(ctx)
 			err = e.part()
 		}
 	default:
 		e.what += ", which ran out"
-		_ = clock.Sleep(ctx, time.Until(e.ends)+time.Second)
+		e.awaitEnd(ctx)
 		err = e.judge(ctx)
 	}
 	return e.what, e.cure, err
@@ -120,17 +121,24 @@ func (e *expiry) begin(ctx context.Context, lasts time.Duration) error {
 	return nil
 }
 
+// awaitEnd waits until the certificates have run out.
+func (e *expiry) awaitEnd(ctx context.Context) {
+	_ = clock.Sleep(ctx, time.Until(e.ends)+time.Second)
+}
+
 // measure compares the metric of a node with the end of its certificate.
 func (e *expiry) measure(ctx context.Context, t Target, ends time.Time) {
 	const metric = `annals_certificate_not_after_timestamp_seconds{certificate="node"} `
-	a, err := exchange(ctx, e.any, t, client.Request{Method: http.MethodGet, Path: "/metrics"}, orderLimit)
+	metrics := client.Request{Method: http.MethodGet, Path: "/metrics"}
+	a, err := exchange(ctx, e.any, t, metrics, orderLimit)
 	if err != nil || a.Status != http.StatusOK {
 		return
 	}
 	_, text, _ := bytes.Cut(a.Body, []byte(metric))
 	text, _, _ = bytes.Cut(text, []byte("\n"))
 	if at, err := strconv.ParseFloat(string(text), 64); err != nil || int64(at) != ends.Unix() {
-		e.find.add(kindCertificate, "%s has the certificate %s, which ends at %d, and its metric says %q", t.Name, e.serial[t.Index], ends.Unix(), text)
+		e.find.add(kindCertificate, "%s has the certificate %s, which ends at %d, and its metric "+
+			"says %q", t.Name, e.serial[t.Index], ends.Unix(), text)
 	}
 }
 
@@ -168,12 +176,13 @@ func (e *expiry) clients(ctx context.Context, t Target) {
 	defer cancel()
 	for {
 		_, err := exchange(limited, fresh, t, ping, orderLimit)
-		if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
+		if ok && invalid.Reason == x509.Expired {
 			return
 		}
 		// A connection may be slow to come about. An answer is one too many.
 		if err == nil || clock.Sleep(limited, 200*time.Millisecond) != nil {
-			e.find.add(kindExpired, "a client that connects to %s, whose certificate ended at %s, "+
+			e.found(kindExpired, "a client that connects to %s, whose certificate ended at %s, "+
 				"learns nothing of that within %s: %v", t.Name, e.ends.UTC(), orderLimit, err)
 			return
 		}
@@ -197,7 +206,7 @@ func (e *expiry) peers(ctx context.Context, node int) error {
 		}
 		if node == e.nodes[0] { // It takes time: a node that accepts a certificate awaits more.
 			if refused := e.refuses(ctx, t, valid); refused != nil {
-				e.find.add(kindExpired, "%s refuses a certificate that is valid: %v", t.Name, refused)
+				e.found(kindExpired, "%s refuses a certificate that is valid: %v", t.Name, refused)
 			}
 		}
 		expired := e.fast < 0 || e.fast == t.Index
@@ -209,9 +218,11 @@ func (e *expiry) peers(ctx context.Context, node int) error {
 		cancel()
 		switch {
 		case expired && refused == nil:
-			e.find.add(kindExpired, "%s accepts the certificate of %s, which ended at %s, for a new connection", t.Name, nodeName(node), e.ends.UTC())
+			e.found(kindExpired, "%s accepts the certificate of %s, which ended at %s, for a new connection",
+				t.Name, nodeName(node), e.ends.UTC())
 		case !expired && refused != nil:
-			e.find.add(kindExpired, "%s refuses the certificate of %s, which ends at %s: %v", t.Name, nodeName(node), e.ends.UTC(), refused)
+			e.found(kindExpired, "%s refuses the certificate of %s, which ends at %s: %v",
+				t.Name, nodeName(node), e.ends.UTC(), refused)
 		}
 	}
 	return nil
@@ -230,7 +241,9 @@ func (e *expiry) refuses(ctx context.Context, t Target, shown tls.Certificate) e
 		return nil // The node has ended, or starts.
 	}
 	defer func() { _ = conn.Close() }()
-	secured := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{shown}, InsecureSkipVerify: true})
+	secured := tls.Client(conn, &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{shown}, InsecureSkipVerify: true,
+	})
 	if err = secured.HandshakeContext(ctx); err == nil {
 		if err = secured.SetReadDeadline(time.Now().Add(silence)); err == nil {
 			_, err = secured.Read(make([]byte, 1))
@@ -261,7 +274,9 @@ func (e *expiry) apart(ctx context.Context) error {
 			return nil // None of them would start again.
 		}
 		others := slices.DeleteFunc(e.rng.Perm(e.size), func(i int) bool { return i == e.nodes[0] })
-		if err := errors.Join(each(others, e.c.Kill), each(others, func(i int) error { return e.c.Start(ctx, i) })); err != nil {
+		err := each(others, e.c.Kill)
+		err = errors.Join(err, each(others, e.start))
+		if err != nil {
 			return err
 		}
 	}
@@ -274,7 +289,8 @@ func (e *expiry) apart(ctx context.Context) error {
 		t, state := e.inside(ctx)
 		switch outside++; {
 		case state != "" && limited.Err() != nil:
-			e.find.add(kindExpired, "%s after its connections broke %s, whose certificate ended at %s, still has the state %q", toldLimit, t.Name, e.ends.UTC(), state)
+			e.found(kindExpired, "%s after its connections broke %s, whose certificate ended at %s, still "+
+				"has the state %q", toldLimit, t.Name, e.ends.UTC(), state)
 			return nil
 		case state != "":
 			outside = 0
@@ -285,15 +301,20 @@ func (e *expiry) apart(ctx context.Context) error {
 		return nil
 	}
 	t := e.c.Targets()[e.nodes[0]]
+	const told = "another node refuses the certificate of this node"
+	ready := client.Request{Method: http.MethodGet, Path: "/health/ready"}
 	for logged, shown := false, false; ; {
-		logged = logged || strings.Contains(e.c.LogTail(t.Index), "another node refuses the certificate of this node")
-		a, err := exchange(ctx, e.any, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, orderLimit)
-		shown = shown || err == nil && a.Status == http.StatusServiceUnavailable && bytes.Contains(a.Body, []byte("certificate"))
+		logged = logged || strings.Contains(e.c.LogTail(t.Index), told)
+		a, err := exchange(ctx, e.any, t, ready, orderLimit)
+		shown = shown || err == nil && a.Status == http.StatusServiceUnavailable &&
+			bytes.Contains(a.Body, []byte("certificate"))
 		if logged && shown {
 			return nil
 		}
 		if clock.Sleep(limited, 200*time.Millisecond) != nil {
-			e.find.add(kindExpired, "%s does not say within %s that its certificate is refused: log %t, /health/ready %t: %v; its log ends:\n%s", t.Name, toldLimit, logged, shown, a, e.c.LogTail(t.Index))
+			e.found(kindExpired, "%s does not say within %s that its certificate is refused: log %t, "+
+				"/health/ready %t: %v; its log ends:\n%s",
+				t.Name, toldLimit, logged, shown, a, e.c.LogTail(t.Index))
 			return nil
 		}
 	}
@@ -317,19 +338,21 @@ func (e *expiry) inside(ctx context.Context) (Target, string) {
 // restart kills a node whose certificate has run out. It must not start, and say why.
 func (e *expiry) restart(ctx context.Context, node int) error {
 	e.what += fmt.Sprintf("; %s was started again", nodeName(node))
-	if err := errors.Join(e.c.Kill(node), e.c.Start(ctx, node)); err != nil {
+	if err := errors.Join(e.c.Kill(node), e.start(node)); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, refusalLimit)
+	limited, cancel := context.WithTimeout(ctx, refusalLimit)
 	defer cancel()
 	for e.c.Running(node) {
-		if clock.Sleep(ctx, 200*time.Millisecond) != nil {
-			e.find.add(kindExpired, "%s started with a certificate that had ended at %s", nodeName(node), e.ends.UTC())
+		if clock.Sleep(limited, 200*time.Millisecond) != nil {
+			e.found(kindExpired, "%s started with a certificate that had ended at %s",
+				nodeName(node), e.ends.UTC())
 			return nil
 		}
 	}
 	if tail := e.c.LogTail(node); !strings.Contains(tail, saysExpired) {
-		e.find.add(kindExpired, "%s does not start, and does not say that its certificate has run out; its log ends:\n%s", nodeName(node), tail)
+		e.found(kindExpired, "%s does not start, and does not say that its certificate has run out; "+
+			"its log ends:\n%s", nodeName(node), tail)
 	}
 	return nil
 }
@@ -347,7 +370,7 @@ func (e *expiry) renew(ctx context.Context) error {
 			}
 		}
 		// One that runs stays as it is.
-		if err = errors.Join(err, e.c.Start(ctx, node)); err != nil {
+		if err = errors.Join(err, e.start(node)); err != nil {
 			return err
 		}
 	}
@@ -355,15 +378,15 @@ func (e *expiry) renew(ctx context.Context) error {
 }
 
 // cure renews the certificates before or after the clock is right again.
-func (e *expiry) cure(ctx context.Context) error {
+func (e *expiry) cure(context.Context) error {
 	defer e.expiring.Store(nil)
 	defer e.any.Close()
-	first := func(ctx context.Context) error { return nil }
+	right := func() error { return nil }
 	if e.fast >= 0 {
-		first = func(context.Context) error { return e.c.SetClock(e.fast, 0) }
+		right = func() error { return e.c.SetClock(e.fast, 0) }
 	}
 	if e.rng.IntN(2) == 0 {
-		return errors.Join(first(ctx), e.renew(ctx))
+		return errors.Join(right(), e.renew(e.life))
 	}
-	return errors.Join(e.renew(ctx), first(ctx))
+	return errors.Join(e.renew(e.life), right())
 }

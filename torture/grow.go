@@ -35,8 +35,8 @@ func strikeGrow(ctx context.Context, n *nemesis) (string, func(context.Context) 
 	if !g.settled(ctx) {
 		return "", nil, errNotNow
 	}
-	// From here on nothing is given up half way.
-	ctx = context.WithoutCancel(ctx)
+	// From here on nothing is given up half way, and only an interruption ends what waits to judge.
+	ctx = n.life
 	if err := g.begin(ctx); err != nil {
 		return g.what, nil, err
 	}
@@ -44,24 +44,25 @@ func strikeGrow(ctx context.Context, n *nemesis) (string, func(context.Context) 
 	if err == nil && g.whole && n.c.Voters()%2 == 0 && n.rng.IntN(2) == 0 {
 		err = g.halve(ctx)
 	}
-	return g.what, func(ctx context.Context) error { return g.end(context.WithoutCancel(ctx)) }, err
+	return g.what, func(context.Context) error { return g.end(n.life) }, err
 }
 
 // begin starts the node as one that may vote.
 func (g *growth) begin(ctx context.Context) error {
-	node := g.c.Voters()
+	node, certainly := g.c.Voters(), context.WithoutCancel(ctx)
 	replica := g.c.Running(node)
 	if !replica && g.rng.IntN(3) == 0 {
-		if _, _, err := strikeReplica(ctx, g.nemesis); err != nil {
+		if _, _, err := strikeReplica(certainly, g.nemesis); err != nil {
 			return err
 		}
 		g.changed()
-		replica = g.awaitCaughtUp(ctx, node, g.patience)
+		g.awaitCaughtUp(ctx, node, g.patience)
+		replica = true
 	}
 	switch {
 	case replica:
 		g.what = "the read-only replica"
-		if err := g.c.Terminate(ctx, node); err != nil {
+		if err := g.c.Terminate(certainly, node); err != nil {
 			return err
 		}
 	case g.outcast:
@@ -76,7 +77,7 @@ func (g *growth) begin(ctx context.Context) error {
 		}
 	}
 	g.c.Grow(true)
-	if err := g.c.Start(ctx, node); err != nil {
+	if err := g.start(node); err != nil {
 		return err
 	}
 	g.changed()
@@ -89,36 +90,41 @@ func (g *growth) begin(ctx context.Context) error {
 func (g *growth) admit(ctx context.Context) error {
 	if leader, ok := g.watch.leads(g.c.Targets()); ok && g.rng.IntN(2) == 0 {
 		// The answers do not matter.
-		_, _ = exchange(ctx, g.watch.http, leader, addition(g.node), time.Duration(20+g.rng.IntN(3000))*time.Millisecond)
+		limit := time.Duration(20+g.rng.IntN(3000)) * time.Millisecond
+		_, _ = exchange(ctx, g.watch.http, leader, addition(g.node), limit)
 		switch g.rng.IntN(3) {
 		case 0:
 			g.what += ", while the leader resigned,"
-			_, _ = exchange(ctx, g.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, orderLimit)
+			resign := client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}
+			_, _ = exchange(ctx, g.watch.http, leader, resign, orderLimit)
 		case 1:
 			g.what += ", while the leader was killed,"
-			if err := g.again(ctx, leader.Index); err != nil {
+			if err := g.again(leader.Index); err != nil {
 				return err
 			}
 		default:
 			g.what += ", which was killed meanwhile,"
-			if err := g.again(ctx, g.node.Index); err != nil {
+			if err := g.again(g.node.Index); err != nil {
 				return err
 			}
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, g.patience)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.patience)
 	defer cancel()
 	if err := g.watch.add(limited, g.c.Targets(), g.node); err != nil {
-		g.find.add(kindHeal, "%s does not vote %s after it was to: %v", g.what, g.patience, err)
+		g.found(kindHeal, "%s does not vote %s after it was to: %v", g.what, g.patience, err)
 		g.what += " could not be added"
 		return nil
 	}
 	g.what += " was added"
 	g.voter = true
 	if err := g.await(ctx, func() error {
-		return errors.Join(g.watch.votes(ctx, g.c.Targets(), g.node), g.watch.caughtUp(ctx, g.c.Targets(), g.node.Index))
+		nodes := g.c.Targets()
+		return errors.Join(g.watch.votes(ctx, nodes, g.node),
+			g.watch.caughtUp(ctx, nodes, g.node.Index))
 	}); err != nil {
-		g.find.add(kindHeal, "%s as a voter, and %s later it is none, or lacks data: %v", g.what, g.patience, err)
+		g.found(kindHeal, "%s as a voter, and %s later it is none, or lacks data: %v",
+			g.what, g.patience, err)
 		return nil
 	}
 	g.whole = true
@@ -127,8 +133,8 @@ func (g *growth) admit(ctx context.Context) error {
 }
 
 // again kills a node and starts it.
-func (g *growth) again(ctx context.Context, node int) error {
-	return errors.Join(g.c.Kill(node), g.c.Start(ctx, node))
+func (g *growth) again(node int) error {
+	return errors.Join(g.c.Kill(node), g.start(node))
 }
 
 // await tries until it succeeds, as long as a whole cluster may take to heal.
@@ -148,13 +154,14 @@ func (g *growth) await(ctx context.Context, try func() error) error {
 func (g *growth) halve(ctx context.Context) error {
 	order := g.rng.Perm(g.c.Voters())
 	one, other := order[:len(order)/2], order[len(order)/2:]
-	what, undo := fmt.Sprintf("nodes %v and %v could not reach each other", one, other), g.c.HealNetwork
+	what := fmt.Sprintf("nodes %v and %v could not reach each other", one, other)
+	undo := g.c.HealNetwork
 	var err error
 	if g.c.Can().Network && g.rng.IntN(2) == 0 {
 		err = each(one, func(i int) error { return g.shapeAll(between(i, other...), Shape{Cut: true}) })
 	} else {
 		what = fmt.Sprintf("nodes %v were dead", one)
-		undo = func() error { return each(one, func(i int) error { return g.c.Start(ctx, i) }) }
+		undo = func() error { return each(one, g.start) }
 		err = each(one, g.c.Kill)
 	}
 	g.what += "; " + what
@@ -162,10 +169,14 @@ func (g *growth) halve(ctx context.Context) error {
 		return errors.Join(err, undo())
 	}
 	alone := span{from: g.line.now()}
-	_ = clock.Sleep(ctx, powerlessFor+time.Duration(g.rng.Int64N(int64(powerlessFor/2))))
+	length := powerlessFor + time.Duration(g.rng.Int64N(int64(powerlessFor/2)))
+	if clock.Sleep(ctx, length) != nil {
+		return undo()
+	}
 	for _, t := range g.c.Targets() {
 		if _, err := logEnd(ctx, g.watch.http, t, true); err == nil {
-			g.find.add(kindMinority, "%s answers as the leader, though %s, of %d voters", t.Name, what, len(order))
+			g.find.add(kindMinority, "%s answers as the leader, though %s, of %d voters",
+				t.Name, what, len(order))
 		}
 	}
 	alone.to = g.line.now()
@@ -204,7 +215,7 @@ func (g *growth) end(ctx context.Context) (err error) {
 		id, err = g.watch.memberID(ctx, g.c.Targets(), node)
 		return err
 	}); err != nil {
-		g.find.add(kindHeal, "%s, and has no vote when it shall go: %v", g.what, err)
+		g.found(kindHeal, "%s, and has no vote when it shall go: %v", g.what, err)
 		return nil
 	}
 	if g.rng.IntN(2) == 0 {
@@ -212,8 +223,9 @@ func (g *growth) end(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := g.watch.remove(ctx, g.c.Targets(), node, id); err != nil {
-		g.find.add(kindHeal, "%s, and cannot be removed within %s: %v", g.what, removeLimit, err)
+	certainly := context.WithoutCancel(ctx)
+	if err := g.watch.remove(certainly, g.c.Targets(), node, id); err != nil {
+		g.found(kindHeal, "%s, and cannot be removed within %s: %v", g.what, removeLimit, err)
 		return nil
 	}
 	leave()
@@ -240,7 +252,8 @@ func (g *growth) without(ctx context.Context) error {
 	if err := g.await(ctx, func() error {
 		return each(rest, func(i int) error { return g.watch.caughtUp(ctx, g.c.Targets(), i) })
 	}); err != nil {
-		g.find.add(kindHeal, "node %d was removed, nodes %v are dead, and %s later the majority of %d voters does not serve: %v", g.node.Index, dead, g.patience, voters, err)
+		g.found(kindHeal, "node %d was removed, nodes %v are dead, and %s later the majority of %d "+
+			"voters does not serve: %v", g.node.Index, dead, g.patience, voters, err)
 	}
-	return each(order, func(i int) error { return g.c.Start(ctx, i) })
+	return each(order, g.start)
 }

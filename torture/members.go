@@ -44,6 +44,16 @@ func (n operator) forget(node int) error {
 	return n.c.Wipe(node, false)
 }
 
+// start starts a node, whether the round was interrupted or not.
+func (n operator) start(node int) error { return n.c.Start(context.WithoutCancel(n.life), node) }
+
+// found adds a violation, unless the round was interrupted: then some waits were too short.
+func (n operator) found(kind, format string, args ...any) {
+	if n.life.Err() == nil {
+		n.find.add(kind, format, args...)
+	}
+}
+
 // memberRow is a node as the list of members has it.
 type memberRow struct {
 	NodeID, HTTPAddress string
@@ -56,7 +66,9 @@ func (w *watch) members(ctx context.Context, nodes []Target) (list []memberRow, 
 	if !ok {
 		return nil, errNotYet
 	}
-	a, err := exchange(ctx, w.http, leader, client.Request{Method: http.MethodGet, Path: membersPath, Header: map[string]string{"Accept": client.MediaJSON}}, 2*time.Second)
+	a, err := exchange(ctx, w.http, leader, client.Request{
+		Method: http.MethodGet, Path: membersPath, Header: map[string]string{"Accept": client.MediaJSON},
+	}, 2*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +98,8 @@ func (w *watch) memberID(ctx context.Context, nodes []Target, node int) (string,
 func (w *watch) remove(ctx context.Context, nodes []Target, node int, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeLimit)
 	defer cancel()
-	return w.order(ctx, nodes, node, client.Request{Method: http.MethodDelete, Path: membersPath + "/" + url.PathEscape(id)}, func() bool {
+	removal := client.Request{Method: http.MethodDelete, Path: membersPath + "/" + url.PathEscape(id)}
+	return w.order(ctx, nodes, node, removal, func() bool {
 		list, err := w.members(ctx, nodes)
 		if err != nil {
 			return false
@@ -104,17 +117,22 @@ func (w *watch) remove(ctx context.Context, nodes []Target, node int, id string)
 
 // add makes a node a member with a vote, whichever node leads.
 func (w *watch) add(ctx context.Context, nodes []Target, node Target) error {
-	return w.order(ctx, nodes, node.Index, addition(node), func() bool { return w.votes(ctx, nodes, node) == nil })
+	return w.order(ctx, nodes, node.Index, addition(node), func() bool {
+		return w.votes(ctx, nodes, node) == nil
+	})
 }
 
 // addition is the request for it.
 func addition(node Target) client.Request {
-	return client.Request{Method: http.MethodPost, Path: membersPath + "?node=" + url.QueryEscape(node.Peer)}
+	path := membersPath + "?node=" + url.QueryEscape(node.Peer)
+	return client.Request{Method: http.MethodPost, Path: path}
 }
 
 // order asks the nodes except one for a change of the members, until an answer says that it is
 // done, or done does.
-func (w *watch) order(ctx context.Context, nodes []Target, except int, r client.Request, done func() bool) error {
+func (w *watch) order(
+	ctx context.Context, nodes []Target, except int, r client.Request, done func() bool,
+) error {
 	r.Header, r.Timeout = map[string]string{"Accept": client.MediaJSON}, orderLimit
 	last := errNotYet
 	for {

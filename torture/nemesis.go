@@ -59,12 +59,15 @@ type nemesis struct {
 	// that this is why. Nil: none.
 	expiring atomic.Pointer[[]int]
 	err      error // that no fault explains: the laboratory failed
+	// life ends when the round is interrupted, and not when the time for faults is over.
+	life context.Context
 }
 
 func newNemesis(c Cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
 	n := &nemesis{
 		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)), size: c.Voters(),
 		rebuilding: -1, wiped: map[int]int64{}, changed: changed, another: 0.2,
+		life: context.Background(),
 	}
 	for _, one := range faults {
 		if one.fits(c) {

@@ -120,7 +120,7 @@ func (r *round) whole(ctx context.Context) (_ *Summary, err error) {
 	r.watch = newWatch(r.http, nodes.all, r.find, r.line)
 	r.watch.ours = r.c.Can().Processes
 	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
-	nem.dial = r.o.dial
+	nem.dial, nem.life = r.o.dial, ctx
 	r.watch.slow, nem.slow, nem.patience = r.o.restless(), r.o.restless(), r.o.heal
 	if r.o.another > 0 {
 		nem.another = r.o.another
