@@ -274,6 +274,7 @@ func TestRebuildOfOneThatRests(t *testing.T) {
 					synctest.Wait()
 				}
 				check.Must(s, s.SwapRebuild(s.Context(), "p", admin))
+				synctest.Wait()
 				check.Equal(s, s.status(), c.status, "status")
 				s.add(10)
 				check.Must(s, command(projection.Enable)(s))
