@@ -287,6 +287,44 @@ func TestDamagedFilterIsKnown(t *testing.T) {
 	check.Must(t, x.Close())
 }
 
+// What a table denies that has just changed, or its filter, is there all the same, or an error, for
+// every kind of lookup: a page of a stream has no gap.
+func TestTableThatHasJustChanged(t *testing.T) {
+	justChanged(t, ".bloomfilter", 32, 256)
+	for at := range int64(20) {
+		justChanged(t, "", 100+300*at, 32)
+	}
+}
+
+func justChanged(t *testing.T, suffix string, at int64, bytes int) {
+	const streams, each = 100, 3
+	fsys, dir := vfs.OS, t.TempDir()
+	_, file := oneTable(t, fsys, dir, streams*each, streams, false)
+	x := open(t, index.Options{FS: fsys, Dir: dir})
+	defer func() { check.Must(t, x.Close()) }()
+	all := func() {
+		for h := range uint64(streams) {
+			judge := func(name string, found []index.Entry, err error, want int) {
+				if err == nil && len(found) != want {
+					t.Fatalf("%s of %d found %d entries with %d bytes at %d%s changed", name, h, len(found), bytes, at, suffix)
+				}
+			}
+			found, err := x.Ascend(nil, spread(h), 0, each-1, each)
+			judge("ascend", found, err, each)
+			found, err = x.Descend(nil, spread(h), each-1, 0, each)
+			judge("descend", found, err, each)
+			found, err = x.Get(nil, spread(h), 1)
+			judge("get", found, err, 1)
+			pages := index.Pages{Index: x, Hash: spread(h)}
+			found, _, err = pages.Next(nil, 0, each-1, false)
+			judge("page", found, err, each)
+		}
+	}
+	all()
+	overwriteWith(t, fsys, file+suffix, at, make([]byte, bytes)...)
+	all()
+}
+
 // TestOpenReadsLittle: what is read of a table at open does not grow with it.
 func TestOpenReadsLittle(t *testing.T) { onShapes(t, testOpenReadsLittle) }
 

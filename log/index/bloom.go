@@ -54,7 +54,7 @@ type bloom struct {
 	bytes   int64  // of its file
 	source  *content
 	pages   blockSums   // of data; empty: it is memory of its own
-	told    atomic.Bool // onError was called: from then on everyone compares
+	told    atomic.Bool // onError was called
 	onError func(error) // gets, once, that a page is damaged
 }
 
@@ -77,19 +77,17 @@ func (b *bloom) add(hash uint64) {
 	}
 }
 
-// mayContain reports whether a hash may have been added. With certain, and where the filter is
-// known to be damaged, it is not believed because it was right before.
-func (b *bloom) mayContain(hash uint64, certain bool) bool {
+// mayContain reports whether a hash may have been added. A filter that denies it is compared with
+// its checksum each time: what it denies no one looks for, and it may have changed since it was
+// right.
+func (b *bloom) mayContain(hash uint64) bool {
 	m := bloomMix(hash)
 	place := bloomBlockOf(m, b.blocks) * bloomBlock
-	if part := place / bloomPart; b.pages.known != nil && (certain || b.told.Load() || !isKnown(b.pages.known, part)) && !b.whole(part) {
-		return true
-	}
 	block := b.data[place:][:bloomBlock]
 	w := bloomBits(m)
 	for range bloomProbes {
 		if block[w>>3&63]&(1<<(w&7)) == 0 {
-			return false
+			return b.pages.parts != nil && !b.whole(place/bloomPart)
 		}
 		w >>= 9
 	}

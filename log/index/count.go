@@ -92,7 +92,7 @@ func (r *reading) Count(hash uint64, from, to int64) (n int64, err error) {
 }
 
 func (t *table) countOf(hash uint64, from, to int64) (int64, error) {
-	if t.outside(from, to) || !t.mayContain(hash, false) {
+	if t.outside(from, to) || !t.mayContain(hash) {
 		return 0, nil
 	}
 	r := t.view(false)

@@ -19,13 +19,13 @@ func TestBloomRate(t *testing.T) {
 		b.add(i) // as far from uniform as can be
 	}
 	for i := range uint64(n) {
-		if !b.mayContain(i, false) {
+		if !b.mayContain(i) {
 			t.Fatalf("denies %d", i)
 		}
 	}
 	wrong := 0
 	for range n {
-		if h := r.Uint64(); h >= n && b.mayContain(h, false) {
+		if h := r.Uint64(); h >= n && b.mayContain(h) {
 			wrong++
 		}
 	}

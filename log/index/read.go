@@ -17,7 +17,8 @@ import (
 
 // Certain lookups believe nothing because it was right before: what they read of tables is compared
 // with its checksum, each time. Who gives numbers goes by them. Others believe what was compared in
-// the last ten seconds.
+// the last ten seconds, but not that something is missing: an answer that lacks a number is looked
+// for again, and is certain then.
 
 // Last returns the entry with the highest number of a hash. It is certain.
 func (r *reading) Last(hash uint64) (Entry, bool, error) {
@@ -79,6 +80,9 @@ func get(r *reading, dst []Entry, hash uint64, number int64, certain bool) (_ []
 			return nil, err
 		}
 	}
+	if !certain && len(dst) == start && s.isPlain() {
+		return get(r, dst, hash, number, true)
+	}
 	r.metrics.found(hash, len(dst)-start, len(dst) > fromMemory)
 	if len(dst)-start > 1 {
 		slices.SortFunc(dst[start:], compareEntries)
@@ -129,7 +133,7 @@ func ascend(r *reading, dst []Entry, hash uint64, from, to int64, max int, certa
 	if max <= 0 || from > to {
 		return dst, nil
 	}
-	start, tabled := len(dst), false
+	start, last, tabled := len(dst), to, false
 	for i := len(s.tables) - 1; i >= 0; i-- {
 		before := len(dst)
 		if dst, err = s.tables[i].ascend(dst, hash, from, to, max, certain); err != nil {
@@ -142,6 +146,9 @@ func ascend(r *reading, dst []Entry, hash uint64, from, to int64, max int, certa
 		before := len(dst)
 		dst = s.mems[i].ascend(dst, hash, from, to, max)
 		dst, to = settle(dst, start, before, max, to, compareEntries)
+	}
+	if !certain && s.isPlain() && lacks(dst[start:], from, last, max, 1) {
+		return ascend(r, dst[:start], hash, from, last, max, true)
 	}
 	r.metrics.found(hash, len(dst)-start, tabled)
 	return dst, nil
@@ -161,7 +168,7 @@ func descend(r *reading, dst []Entry, hash uint64, from, downTo int64, max int, 
 	if max <= 0 || from < downTo {
 		return dst, nil
 	}
-	start, tabled := len(dst), false
+	start, last, tabled := len(dst), downTo, false
 	for _, m := range s.mems {
 		before := len(dst)
 		dst = m.descend(dst, hash, from, downTo, max)
@@ -174,6 +181,9 @@ func descend(r *reading, dst []Entry, hash uint64, from, downTo int64, max int, 
 		}
 		tabled = tabled || len(dst) > before
 		dst, downTo = settle(dst, start, before, max, downTo, compareFalling)
+	}
+	if !certain && s.isPlain() && lacks(dst[start:], from, last, max, -1) {
+		return descend(r, dst[:start], hash, from, last, max, true)
 	}
 	r.metrics.found(hash, len(dst)-start, tabled)
 	return dst, nil
@@ -217,6 +227,25 @@ func (r *reading) Down(hash uint64, from, downTo int64) iter.Seq2[Entry, error] 
 			}
 		}
 	}
+}
+
+// isPlain reports whether there are tables that are not packed. The numbers of packed ones do not
+// follow each other, and their blocks are compared each time.
+func (s *state) isPlain() bool { return len(s.tables) > 0 && !s.tables[0].packed }
+
+// lacks reports whether an answer lacks one of the numbers from..to, in steps of 1 or -1. One with
+// as many entries as were asked for need not reach to.
+func lacks(answer []Entry, from, to int64, max int, step int64) bool {
+	next := from // that must be there
+	for i := range answer {
+		switch number := answer[i].Number; {
+		case number == next:
+			next += step
+		case i == 0 || number != answer[i-1].Number: // Streams may share the hash.
+			return true
+		}
+	}
+	return len(answer) < max && next != to+step
 }
 
 func compareFalling(a, b Entry) int { return compareEntries(b, a) }

@@ -347,8 +347,8 @@ func (t *table) release() {
 	}
 }
 
-func (t *table) mayContain(hash uint64, certain bool) bool {
-	return hash >= t.minHash && hash <= t.maxHash && (t.filter == nil || t.filter.mayContain(hash, certain || t.suspect()))
+func (t *table) mayContain(hash uint64) bool {
+	return hash >= t.minHash && hash <= t.maxHash && (t.filter == nil || t.filter.mayContain(hash))
 }
 
 // suspect reports whether every lookup must check checksums again, because damage was found.
@@ -356,7 +356,7 @@ func (t *table) suspect() bool { return t.damage != nil && t.damage.Damage() != 
 
 // last returns the entry with the highest number of a hash.
 func (t *table) last(hash uint64, certain bool) (e Entry, ok bool, err error) {
-	if !t.mayContain(hash, certain) {
+	if !t.mayContain(hash) {
 		return e, false, nil
 	}
 	r := t.view(certain)
@@ -381,7 +381,7 @@ func (t *table) last(hash uint64, certain bool) (e Entry, ok bool, err error) {
 
 // ascend appends the lowest max entries numbered from..to, upwards.
 func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int, certain bool) ([]Entry, error) {
-	if t.outside(from, to) || !t.mayContain(hash, certain) {
+	if t.outside(from, to) || !t.mayContain(hash) {
 		return dst, nil
 	}
 	r := t.view(certain)
@@ -398,7 +398,7 @@ func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int, certai
 
 // descend appends the highest max entries numbered downTo..from, downwards.
 func (t *table) descend(dst []Entry, hash uint64, from, downTo int64, max int, certain bool) ([]Entry, error) {
-	if t.outside(downTo, from) || !t.mayContain(hash, certain) {
+	if t.outside(downTo, from) || !t.mayContain(hash) {
 		return dst, nil
 	}
 	r := t.view(certain)

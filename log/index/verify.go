@@ -68,7 +68,7 @@ func (x *Index) Entries() iter.Seq2[Entry, error] {
 }
 
 func (x *Index) checkFilters(t *table, hash uint64) error {
-	if t.filter != nil && !t.filter.mayContain(hash, false) {
+	if t.filter != nil && !t.filter.mayContain(hash) {
 		return corrupt(t.path+bloomSuffix, -1, "filter denies hash %016x of its table", hash)
 	}
 	if !x.MayExist(hash) {
