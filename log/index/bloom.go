@@ -83,11 +83,15 @@ func (b *bloom) add(hash uint64) {
 func (b *bloom) mayContain(hash uint64) bool {
 	m := bloomMix(hash)
 	place := bloomBlockOf(m, b.blocks) * bloomBlock
+	part, compares := place/bloomPart, b.pages.known != nil
+	if compares && !isKnown(b.pages.known, part) && !b.whole(part) {
+		return true
+	}
 	block := b.data[place:][:bloomBlock]
 	w := bloomBits(m)
 	for range bloomProbes {
 		if block[w>>3&63]&(1<<(w&7)) == 0 {
-			return b.pages.parts != nil && !b.whole(place/bloomPart)
+			return compares && !b.whole(part)
 		}
 		w >>= 9
 	}

@@ -84,6 +84,9 @@ func forgetChecks(x *Index) {
 	defer s.release()
 	for _, t := range s.tables {
 		t.blocks.forget()
+		if t.filter != nil {
+			t.filter.pages.forget()
+		}
 	}
 }
 
