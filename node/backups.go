@@ -37,14 +37,18 @@ func (n *Node) awaitAcknowledged(ctx context.Context) error {
 	if err != nil {
 		return nil // There is nothing to be pinned.
 	}
+	var why error // of the last try that was not cut short
 	for {
 		end, err := n.cluster.LeaderEnd(ctx)
 		if err == nil {
 			return log.Reads.WaitLog(ctx, end-1)
 		}
+		if why == nil || ctx.Err() == nil {
+			why = err
+		}
 		// The leader may be busy, or about to change.
 		if clock.Sleep(ctx, leaderEndPace) != nil {
-			return err
+			return why
 		}
 	}
 }

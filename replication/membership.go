@@ -335,7 +335,7 @@ func (m *membership) remove(ctx context.Context, node string) error {
 }
 
 // named returns the member that an operator means: by its id, by an address at which gossip has it
-// now, or by the one that the configuration has for it, which may be that of another one by now.
+// now, or by the one that the configuration has for it, if gossip does not have it elsewhere.
 func (m *membership) named(c raft.Configuration, node string) int {
 	if at := slices.IndexFunc(c.Servers, func(s raft.Server) bool { return string(s.ID) == node }); at >= 0 {
 		return at
@@ -352,7 +352,10 @@ func (m *membership) named(c raft.Configuration, node string) int {
 	if at >= 0 {
 		return at
 	}
-	return slices.IndexFunc(c.Servers, func(s raft.Server) bool { return string(s.Address) == node })
+	return slices.IndexFunc(c.Servers, func(s raft.Server) bool {
+		seen, known := m.peers.member(string(s.ID))
+		return string(s.Address) == node && (!known || seen.ReplicationAddress == node)
+	})
 }
 
 // spare refuses to remove a voter without which there would be no majority.

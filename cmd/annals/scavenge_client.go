@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -257,29 +258,39 @@ func (s *scavengeStart) runPast(ctx context.Context, c *scavengeClient, position
 	return fmt.Errorf("%s has scavenged %d times, and not up to a point after the begin of this command: what was hidden since may be there", c.host, runsToPoint)
 }
 
-// logEnd returns how far the leader's log reaches, as far as the node has heard from it.
-func (c *scavengeClient) logEnd(ctx context.Context) (int64, error) {
-	var view struct {
-		Members []struct {
-			State event.NodeState `json:"state"`
-			Alive bool            `json:"isAlive"`
-			End   int64           `json:"writerCheckpoint"`
-		} `json:"members"`
+// logEnd asks the leader how far its log reaches.
+func (c *scavengeClient) logEnd(ctx context.Context, view []client.Member) (int64, error) {
+	at := slices.IndexFunc(view, func(m client.Member) bool { return event.NodeState(m.State) == event.StateLeader })
+	if at < 0 {
+		return 0, errNoLeader
 	}
-	body, err := c.ask(ctx, http.MethodGet, "/gossip", "application/json")
-	if err == nil {
-		err = json.Unmarshal(body, &view)
-	}
+	leader, err := c.member(&view[at])
 	if err != nil {
 		return 0, err
 	}
-	for _, m := range view.Members {
-		if m.Alive && m.State == event.StateLeader {
+	defer leader.Close()
+	body, err := leader.ask(ctx, http.MethodGet, "/gossip", "application/json")
+	if err != nil {
+		return 0, err
+	}
+	var own struct {
+		Members []struct {
+			State event.NodeState `json:"state"`
+			End   int64           `json:"writerCheckpoint"`
+		} `json:"members"`
+	}
+	if err := json.Unmarshal(body, &own); err != nil {
+		return 0, err
+	}
+	for _, m := range own.Members {
+		if m.State == event.StateLeader && m.End >= 0 {
 			return m.End, nil
 		}
 	}
-	return 0, errors.New("no leader is known: a scavenge needs one")
+	return 0, errNoLeader
 }
+
+var errNoLeader = errors.New("no leader is known: a scavenge of all nodes needs one; nothing was started")
 
 // runAll scavenges the nodes of a cluster, one after the other, each up to a point that is newer
 // than this command: what was hidden before it goes everywhere. It asks for the leader before each:
@@ -293,9 +304,11 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 	if err := c.allAnswer(ctx, view, s.stderr); err != nil {
 		return fmt.Errorf("%w; nothing was started", err)
 	}
-	end, err := c.logEnd(ctx)
-	if err != nil {
-		return c.uncertain(ctx, err, "")
+	end := int64(0)
+	if !s.syncOnly {
+		if end, err = c.logEnd(ctx, view); err != nil {
+			return c.uncertain(ctx, err, "")
+		}
 	}
 	done := map[string]bool{}
 	for {

@@ -40,7 +40,10 @@ func (s *blockSums) compare(part uint64, data []byte) bool {
 		if partSum(data[at:min(at+s.part, uint64(len(data)))]) != is {
 			return false
 		}
-		s.known[part>>6].Or(1 << (part & 63))
+		// Readers share the word: it is not written without need.
+		if !isKnown(s.known, part) {
+			s.known[part>>6].Or(1 << (part & 63))
+		}
 		return true
 	}
 	first := at / s.block * s.block
