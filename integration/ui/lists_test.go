@@ -119,3 +119,24 @@ func TestLists(t *testing.T) {
 	}
 	p.clean()
 }
+
+// TestLeavingAList leaves a list of names while what was typed into it waits to be looked for. The
+// script sleeps as a busy machine does, so that the wait is over before the browser tells of the new
+// address.
+func TestLeavingAList(t *testing.T) {
+	n := startNode(t)
+	appendTo(t, n, "orders-1", "OrderPlaced", "{}")
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/search")
+	for _, tab := range []string{"categories", "types", "all"} {
+		p.goTo("#/streams?tab=" + tab)
+		p.fill("textbox", "Prefix", "o")
+		p.eval(`
+			await new Promise((done) => setTimeout(done, 100));
+			const next = new MessageChannel(), turn = new Promise((done) => (next.port1.onmessage = done));
+			for (const end = performance.now() + 300; performance.now() < end;);
+			next.port2.postMessage(0);
+			await turn;
+			location.hash = "#/streams/orders-1"`)
+		p.h1("orders-1")
+	}
+}

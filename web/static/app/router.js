@@ -40,13 +40,19 @@ const table = [
 	["signin", () => import("./pages/signin.js")],
 ];
 
-export const address = new Store(parse(location.hash));
+let shown = location.hash; // The hash of address.
+export const address = new Store(parse(shown));
+
+/** show makes a hash the address. @param {string} hash */
+function show(hash) {
+	shown = hash;
+	address.set(parse(hash));
+}
 
 addEventListener("hashchange", () => {
-	const a = parse(location.hash);
-	const other = official(a.parts);
+	const other = official(parse(location.hash).parts);
 	if (other) return go(other, true);
-	address.set(a);
+	show(location.hash);
 });
 
 /** start looks at the first address. */
@@ -59,12 +65,17 @@ export function start() {
 export function go(hash, replace) {
 	if (replace) {
 		history.replaceState(null, "", hash);
-		address.set(parse(hash));
+		show(hash);
 	} else location.hash = hash;
 }
 
-/** patch changes the query of the address, and leaves no step for Back with replace. @param {Record<string, any>} query @param {boolean} [replace] */
+/**
+ * patch changes the query of the address, and leaves no step for Back with replace. On the way to another address, of which the
+ * browser has yet to tell, it does nothing: the page that asks is the one that is left.
+ * @param {Record<string, any>} query @param {boolean} [replace]
+ */
 export function patch(query, replace) {
+	if (location.hash !== shown) return;
 	const a = address.value;
 	const hash = to(a.parts, { ...a.query, ...query });
 	if (hash !== location.hash) go(hash, replace);

@@ -24,7 +24,7 @@ export default function Group({ stream, group }) {
 	}, [stream, group], { every: 5000 });
 	const where = `/subscriptions/${path(stream, group)}`;
 	const paused = q.data && q.data.paused;
-	const actions = html`<${Ask} label="Delete subscription" act=${() => send("DELETE", where)} onDone=${() => go("#/subscriptions")}><p>The group <strong>${group}</strong> of <strong class="mono">${stream}</strong> is deleted with its checkpoint: where its consumers were is forgotten, and cannot be found again. The events of the stream are not touched.</p><//>
+	const actions = html`<${Ask} label="Delete subscription" act=${() => send("DELETE", where)} onDone=${(_, here) => here && go("#/subscriptions")}><p>The group <strong>${group}</strong> of <strong class="mono">${stream}</strong> is deleted with its checkpoint: where its consumers were is forgotten, and cannot be found again. The events of the stream are not touched.</p><//>
 		<${Reset} where=${where} group=${group} onDone=${q.again} /><${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", where + "/info", { node: "leader" })} /><${Link} to=${["subscriptions", stream, group, "edit"]}><${Icon} of=${icons.Pencil} />Edit<//>
 		<${Act} label=${paused ? "Resume" : "Pause"} icon=${paused ? icons.Play : icons.Pause} cls=${paused ? "primary" : ""} disabled=${!q.data} act=${() => send("POST", `${where}/${paused ? "resume" : "pause"}`)} onDone=${q.again} />
 		<${Link} to=${["subscriptions", stream, group, "parked"]}>Parked messages<//>`;

@@ -3,7 +3,7 @@ import { html, useState } from "../../vendor/preact.js";
 import { fromLeader, send, useAnswer } from "../api.js";
 import { path } from "../lib/address.js";
 import { Answer, Check, Chips, Choice, Failure, Field, Page } from "../parts/basics.js";
-import { go } from "../router.js";
+import { go, unmoved } from "../router.js";
 import { to } from "../lib/address.js";
 
 const defaults = {
@@ -40,7 +40,7 @@ function Form({ stream: s = "", group: g = "", settings }) {
 	const submit = async (e) => {
 		e.preventDefault();
 		fail(null);
-		const body = {};
+		const here = unmoved(), body = {};
 		for (const k of Object.keys(defaults)) body[k] = typeof defaults[k] === "number" ? Number(f[k]) : f[k];
 		if (Number(f.factor) > 0) body.retryBackoff = { factor: Number(f.factor), ...(Number(f.longest) > 0 ? { atMostMilliseconds: Number(f.longest) } : {}) };
 		if (f.source !== settings.source) body.source = reads;
@@ -49,7 +49,7 @@ function Form({ stream: s = "", group: g = "", settings }) {
 		else body.startFrom = /^-?[0-9]+$/.test(String(f.startFrom)) ? Number(f.startFrom) : 0;
 		try {
 			await send(fresh ? "PUT" : "POST", `/subscriptions/${path(stream, group)}`, { body });
-			go(to(["subscriptions", stream, group]));
+			if (here()) go(to(["subscriptions", stream, group]));
 		} catch (e) {
 			fail(e);
 		}

@@ -72,5 +72,5 @@ function Form({ d, where, running, onDone }) {
 function Remove({ name, where, running }) {
 	const [state, setState] = useState(false), [checkpoint, setCheckpoint] = useState(false), [emitted, setEmitted] = useState(false);
 	const act = () => send("DELETE", `${where}?deleteStateStream=${state}&deleteCheckpointStream=${checkpoint}&deleteEmittedStreams=${emitted}`);
-	return html`<${Ask} label="Delete projection" disabled=${running} typed=${name} act=${act} onDone=${() => go("#/projections")}><p><strong>${name}</strong> and its state are deleted for ever. The events that it read stay; choose what else goes with it.</p><${Check} label="With its checkpoints" value=${checkpoint} set=${setCheckpoint} /><${Check} label="With its results" value=${state} set=${setState} /><${Check} label="With the streams it emitted" value=${emitted} set=${setEmitted} /><//>`;
+	return html`<${Ask} label="Delete projection" disabled=${running} typed=${name} act=${act} onDone=${(_, here) => here && go("#/projections")}><p><strong>${name}</strong> and its state are deleted for ever. The events that it read stay; choose what else goes with it.</p><${Check} label="With its checkpoints" value=${checkpoint} set=${setCheckpoint} /><${Check} label="With its results" value=${state} set=${setState} /><${Check} label="With the streams it emitted" value=${emitted} set=${setEmitted} /><//>`;
 }

@@ -5,7 +5,7 @@ import { path, to } from "../lib/address.js";
 import { Answer, Check, Choice, Failure, Field, Page } from "../parts/basics.js";
 import { Editor, errorsOf } from "../parts/editor.js";
 import { Outcome, useTransient } from "../parts/transient.js";
-import { go } from "../router.js";
+import { go, unmoved } from "../router.js";
 import { Diff } from "./event.js";
 
 const first = `fromAll().when({
@@ -31,27 +31,30 @@ function Form({ name: given = "", kept, source: s, emits = false, reason = "", r
 	const t = useTransient();
 	const create = async () => {
 		fail(null);
+		const here = unmoved();
 		try {
 			await send("POST", `/projections/${mode}?name=${encodeURIComponent(name)}&type=JS&enabled=yes&emit=${emit ? "yes" : "no"}&trackemittedstreams=${track ? "yes" : "no"}${mode === "onetime" ? `&checkpoints=${checkpoints ? "yes" : "no"}` : ""}`, { body: source });
-			go(to(["projections", name]));
+			if (here()) go(to(["projections", name]));
 		} catch (e) {
 			fail(e);
 		}
 	};
 	const save = async () => {
 		fail(null);
+		const here = unmoved();
 		try {
 			await send("PUT", `/projection/${path(name)}/query?emit=${emit ? "yes" : "no"}`, { body: source });
-			go(to(["projections", name]));
+			if (here()) go(to(["projections", name]));
 		} catch (e) {
 			fail(e);
 		}
 	};
 	const rebuild = async () => {
 		fail(null);
+		const here = unmoved();
 		try {
 			await send("POST", `/projection/${path(name)}/rebuild?emit=${emit ? "yes" : "no"}`, { body: source });
-			go(to(["projections", name]));
+			if (here()) go(to(["projections", name]));
 		} catch (e) {
 			fail(e);
 		}

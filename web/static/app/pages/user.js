@@ -3,7 +3,7 @@ import { html, useState } from "../../vendor/preact.js";
 import { fromLeader, send, useAnswer } from "../api.js";
 import { path, to } from "../lib/address.js";
 import { Answer, Ask, Facts, Failure, Field, Page, State, Time } from "../parts/basics.js";
-import { go } from "../router.js";
+import { go, unmoved } from "../router.js";
 
 const list = (text) => text.split(",").map((g) => g.trim()).filter(Boolean);
 
@@ -16,9 +16,10 @@ function Create() {
 	const [f, set] = useState({ login: "", name: "", groups: "", password: "" }), [error, fail] = useState(/** @type {any} */ (null));
 	const submit = async (e) => {
 		e.preventDefault();
+		const here = unmoved();
 		try {
 			await send("POST", "/users/", { body: { loginName: f.login, fullName: f.name, groups: list(f.groups), password: f.password } });
-			go(to(["users", f.login]));
+			if (here()) go(to(["users", f.login]));
 		} catch (e) {
 			fail(e);
 		}
@@ -33,7 +34,7 @@ function One({ login }) {
 	const [password, setPassword] = useState(""), [result, tell] = useState(/** @type {any} */ (null));
 	const u = q.data && q.data.data;
 	const act = (verb) => () => (tell(null), send("POST", `${where}/command/${verb}`));
-	const actions = u && html`<${Ask} label="Delete user" typed=${login} act=${() => send("DELETE", where)} onDone=${() => go("#/users")}><p><strong>${login}</strong> is deleted for ever and can no longer sign in. What the user wrote stays.</p><//>
+	const actions = u && html`<${Ask} label="Delete user" typed=${login} act=${() => send("DELETE", where)} onDone=${(_, here) => here && go("#/users")}><p><strong>${login}</strong> is deleted for ever and can no longer sign in. What the user wrote stays.</p><//>
 		${u.disabled ? html`<${Ask} label="Enable" danger=${false} act=${act("enable")} onDone=${q.again}><p>${login} may sign in again.</p><//>` : html`<${Ask} label="Disable" cls="" act=${act("disable")} onDone=${q.again}><p>${login} can no longer sign in, until enabled again.</p><//>`}
 		<${Ask} label="Reset password" cls="" act=${() => (tell(null), send("POST", `${where}/command/reset-password`, { body: { newPassword: password } }))} onDone=${() => (setPassword(""), q.again())}><p>${login} signs in with this password from now on; the old one is refused.</p><${Field} label="New password" type="password" value=${password} set=${setPassword} autocomplete="new-password" required /><//>`;
 	return html`<${Page} title=${login} actions=${actions}><${Answer} of=${q}>${(d) => html`<${Facts} of=${[["State", html`<${State} kind=${d.data.disabled ? "warn" : "good"}>${d.data.disabled ? "disabled" : "enabled"}<//>`], ["Groups", d.data.groups.join(", ") || "none"], ["Changed", html`<${Time} at=${d.data.dateLastUpdated} />`]]} /><${Edit} key=${d.data.dateLastUpdated} where=${where} u=${d.data} onDone=${q.again} result=${result} tell=${tell} />`}<//><//>`;

@@ -4,6 +4,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor
 import { isAdmin, isOps, user } from "../auth.js";
 import { ago, time } from "../lib/format.js";
 import { to } from "../lib/address.js";
+import { unmoved } from "../router.js";
 import { Store, use, view, zone } from "../store.js";
 import { Icon, icons } from "./icons.js";
 
@@ -163,17 +164,18 @@ export function Ask({ label, verb, name, children, typed, act, onDone, danger = 
 		${open && html`<${Confirm} title=${name || label} verb=${verb || label} typed=${typed} act=${act} danger=${danger} onClose=${() => set(false)} onDone=${onDone}>${children}<//>`}`;
 }
 
-/** Confirm is the dialog of an act that destroys. */
+/** Confirm is the dialog of an act that destroys. What follows it is told whether the page was not left meanwhile. */
 export function Confirm({ title, verb, typed, act, danger = true, onClose, onDone, children }) {
 	const [text, set] = useState(""), [error, fail] = useState(/** @type {any} */ (null)), [busy, work] = useState(false);
 	const run = async (e) => {
 		e.preventDefault();
 		work(true);
 		fail(null);
+		const here = unmoved();
 		try {
 			const result = await act(e.target);
 			onClose();
-			if (onDone) onDone(result);
+			if (onDone) onDone(result, here());
 		} catch (e) {
 			fail(e);
 			work(false);
