@@ -26,6 +26,7 @@ type self struct {
 	incarnation atomic.Pointer[incarnation] // nil: none yet
 	readOnly    reason                      // why writes are refused; nil: they are not
 	full        atomic.Bool
+	pulled      atomic.Bool // the mark is there, and durable
 	stopping    atomic.Bool
 }
 
@@ -125,11 +126,18 @@ func (s *self) replicaState(voter, readOnly event.NodeState) event.NodeState {
 
 // markPulled records that the event log may be ahead of the Raft log. There need not be a Raft log
 // yet.
-func (s *self) markPulled() error {
-	if r := s.replica.Load(); r != nil {
-		return r.state.Mark(raftdisk.PulledFile)
+func (s *self) markPulled() (err error) {
+	if s.pulled.Load() {
+		return nil
 	}
-	return raftdisk.MarkPulled(s.opts.Replica.Files, s.opts.Replica.Dir)
+	marked := true
+	if r := s.replica.Load(); r != nil {
+		err = r.state.Mark(raftdisk.PulledFile)
+	} else {
+		marked, err = raftdisk.MarkPulled(s.opts.Replica.Files, s.opts.Replica.Dir)
+	}
+	s.pulled.Store(marked && err == nil)
+	return err
 }
 
 func (s *self) warn(doing string, err error) {

@@ -135,6 +135,7 @@ func (f *existenceFilter) bytes() (n int64) {
 func (f *existenceFilter) save(fsys vfs.FS, dir string, checkpoint int64) error {
 	if f.dirty.Swap(false) {
 		if err := f.replace(fsys, filepath.Join(dir, existenceName)); err != nil {
+			f.dirty.Store(true)
 			return err
 		}
 	}

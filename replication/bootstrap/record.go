@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/google/uuid"
 
@@ -105,7 +106,9 @@ func (s fileStore) Load() (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("%s: %w", s.path, err)
 	}
-	return record, nil
+	// The name may not be durable yet: a sync failed, or the process was killed before it. What was
+	// promised with it is promised again.
+	return record, s.files.SyncDir(filepath.Dir(s.path))
 }
 
 func decodeRecord(data []byte) (Record, error) {

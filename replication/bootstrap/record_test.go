@@ -88,3 +88,27 @@ func TestFileStoreRefuses(t *testing.T) {
 		t.Error("a record without a node was saved")
 	}
 }
+
+// A promise whose name was not synced, by a process that was killed, or because the sync failed, is
+// one that the next process gives again: it must be durable then.
+func TestPromiseThatIsNotSynced(t *testing.T) {
+	mem := vfs.NewCrashMem()
+	check.Must(t, vfs.MkdirAllSync(mem, "/data"))
+	broken := errors.New("the folder was not synced")
+	failing := FileStore(vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpSyncDir {
+			return broken
+		}
+		return nil
+	}), "/data/bootstrap")
+	record := Record{Node: id(1)}
+	check.MustBe(t, failing.Save(record), broken, "saved")
+	got := check.Value(FileStore(mem, "/data/bootstrap").Load()).Must(t)
+	if got.Node != record.Node {
+		t.Fatalf("the node is %s, it was saved as %s", got.Node, record.Node)
+	}
+	cut := FileStore(mem.CrashClone(vfs.CrashOptions{}), "/data/bootstrap")
+	if after, err := cut.Load(); err != nil || after.Node != got.Node {
+		t.Errorf("after a power cut the record is of %s, %v, and it was read as that of %s", after.Node, err, got.Node)
+	}
+}

@@ -8,8 +8,9 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// Marks are empty files in the folder raft. Each tells one thing that must
-// survive a restart.
+// Marks are empty files in the folder raft. Each tells one thing that must survive a restart. One
+// that is there, or gone, need not be so after a power cut: a sync may have failed, or the process
+// was killed before it. So both changes end with a sync, whatever there was before.
 
 func (s *State) marked(name string) bool {
 	found, err := exists(s.files, filepath.Join(s.dir, name))
@@ -18,16 +19,13 @@ func (s *State) marked(name string) bool {
 
 func (s *State) Mark(name string) error {
 	if s.marked(name) {
-		return nil
+		return s.files.SyncDir(s.dir)
 	}
 	return vfs.WriteFileAtomic(s.files, filepath.Join(s.dir, name), nil)
 }
 
 func (s *State) Unmark(name string) error {
-	switch err := s.files.Remove(filepath.Join(s.dir, name)); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	if err := vfs.RemoveIfThere(s.files, filepath.Join(s.dir, name)); err != nil {
 		return err
 	}
 	return s.files.SyncDir(s.dir)
@@ -40,13 +38,14 @@ func (s *State) Joining() bool { return s.marked(JoiningFile) }
 // be ahead of the Raft log. It was committed before; raft catches up by and by.
 func (s *State) pulled() bool { return s.marked(PulledFile) }
 
-// MarkPulled marks the consensus state of a data directory, if there is any, while it is not open.
-func MarkPulled(files vfs.FS, dataDir string) error {
+// MarkPulled marks the consensus state of a data directory, while it is not open, and reports
+// whether there is any.
+func MarkPulled(files vfs.FS, dataDir string) (marked bool, err error) {
 	dir := filepath.Join(dataDir, Dir)
 	if made, err := exists(files, filepath.Join(dir, identityFile)); err != nil || !made {
-		return err
+		return false, err
 	}
-	return (&State{files: files, dir: dir}).Mark(PulledFile)
+	return true, (&State{files: files, dir: dir}).Mark(PulledFile)
 }
 
 // Suffixes of names that are being made or taken away. What bears newSuffix is

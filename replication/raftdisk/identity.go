@@ -150,17 +150,23 @@ func SettleCreation(files vfs.FS, dir string) (made bool, err error) {
 		return false, err
 	}
 	if complete {
-		if err := errors.Join(files.RemoveAll(final), files.Rename(begun, final), files.SyncDir(dir)); err != nil {
-			return false, err
-		}
-	} else if err := files.RemoveAll(begun); err != nil {
+		err = errors.Join(files.RemoveAll(final), files.Rename(begun, final))
+	} else {
+		err = files.RemoveAll(begun)
+	}
+	if err != nil {
 		return false, err
 	}
 	names, err := files.List(final)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	return slices.ContainsFunc(names, func(name string) bool { return name != PromiseFile && name != PromiseFile+vfs.TempSuffix }), nil
+	made = slices.ContainsFunc(names, func(name string) bool { return name != PromiseFile && name != PromiseFile+vfs.TempSuffix })
+	if !made {
+		return false, nil
+	}
+	// The process before may have been killed when the folder had its name and that was not durable.
+	return true, files.SyncDir(dir)
 }
 
 // Why consensus state is set aside: a part of the name it gets.

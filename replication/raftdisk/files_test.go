@@ -1,0 +1,77 @@
+package raftdisk
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// A mark that is there, or gone, because a sync failed is not durable. Who asks for it again gets
+// what a power cut leaves, and so does the next process.
+func TestMarkThatAFailedSyncLeft(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashMem()
+	broken, failing := errors.New("the folder was not synced"), false
+	o := testOptions("/data", event.Tail{})
+	check.Must(t, vfs.MkdirAllSync(mem, o.Dir))
+	o.Files = vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if failing && op.Kind == vfs.OpSyncDir {
+			return broken
+		}
+		return nil
+	})
+	s := check.Value(openTestState(t, o)).Must(t)
+	defer func() { check.Must(t, s.Close()) }()
+	after := func(marked bool, change func() error, what string) {
+		t.Helper()
+		failing = true
+		check.MustBe(t, change(), broken, what)
+		failing = false
+		check.Must(t, change(), what)
+		cut := &State{files: mem.CrashClone(vfs.CrashOptions{}), dir: s.dir}
+		if cut.pulled() != marked {
+			t.Errorf("after %s and a power cut it is there: %t", what, !marked)
+		}
+	}
+	after(true, func() error { return s.Mark(PulledFile) }, "the mark")
+	after(false, func() error { return s.Unmark(PulledFile) }, "its end")
+	after(true, func() error {
+		marked, err := MarkPulled(o.Files, o.Dir)
+		if err == nil && !marked {
+			t.Error("there is consensus state, and it was not marked")
+		}
+		return err
+	}, "the mark of what is not open")
+}
+
+// A process that was killed before it could sync the name of consensus state leaves one that the
+// next process uses.
+func TestNameOfStateThatIsNotSynced(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashMem()
+	broken := errors.New("the process was killed")
+	o := testOptions("/data", event.Tail{})
+	check.Must(t, vfs.MkdirAllSync(mem, o.Dir))
+	renamed := false
+	o.Files = vfs.NewFaulty(mem, func(op vfs.Op) error {
+		renamed = renamed || op.Kind == vfs.OpRename && op.NewName == "/data/raft"
+		if renamed && op.Kind == vfs.OpSyncDir {
+			return broken
+		}
+		return nil
+	})
+	check.MustBe(t, check.Err(openTestState(t, o)), broken, "made")
+	o.Files = mem
+	s := check.Value(openTestState(t, o)).Must(t)
+	id := s.ID.Node
+	check.Must(t, s.Close())
+	o.Files = mem.CrashClone(vfs.CrashOptions{})
+	s = check.Value(openTestState(t, o)).Must(t)
+	if s.ID.Node != id {
+		t.Errorf("after a power cut the node is %s, it was %s", s.ID.Node, id)
+	}
+	check.Must(t, s.Close())
+}
