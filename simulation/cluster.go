@@ -53,6 +53,7 @@ type cluster struct {
 	crashes      atomic.Int64 // power cuts
 	won          elections
 	news         news
+	danger       *danger
 	gates        []*gate // of all processes; only who starts nodes adds to them
 }
 
@@ -78,6 +79,7 @@ type member struct {
 
 func newCluster(p *plan) (*cluster, error) {
 	c := &cluster{plan: p, trace: newTrace(), backups: vfs.NewMem()}
+	c.danger = newDanger(rand.New(rand.NewPCG(p.seed, 13<<32)))
 	if p.mapped {
 		c.backups.SetMappable()
 	}
@@ -216,7 +218,7 @@ func (c *cluster) Certify(i int, t torture.Trust) (string, error) {
 }
 
 func (c *cluster) Can() torture.Abilities {
-	return torture.Abilities{Processes: true, Network: c.plan.nodes > 1, Disk: true, Hang: true, Errors: true, Resets: true}
+	return torture.Abilities{Processes: true, Network: c.plan.nodes > 1, Disk: true, Hang: true, Errors: true, Resets: true, Power: true}
 }
 
 func (c *cluster) Start(ctx context.Context, i int) error {
@@ -244,6 +246,7 @@ func (c *cluster) Start(ctx context.Context, i int) error {
 		}
 	}
 	g := c.newGate(m.name, &m.breaks)
+	g.changes = func(op vfs.Op) error { return m.changes(g, op) }
 	o := c.options(m.name, m.ip, m.etc, c.plan.nodes, g)
 	o.Now, o.Config.RaftLogStore, o.Config.ReadOnlyReplica = m.now, m.store, i >= c.Voters()
 	for _, other := range c.Nodes()[:c.plan.nodes] {
@@ -290,17 +293,35 @@ func (m *member) take() *process {
 // Kill ends a process, half of the time by a power cut: then the disk has what is durable, and of
 // the rest what chance leaves.
 func (c *cluster) Kill(i int) error {
-	m := c.At(i)
 	if err := c.Resume(i); err != nil {
 		return err
 	}
+	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.take()
-	if p == nil {
+	if m.process == nil {
 		return nil
 	}
-	power := m.rng.IntN(2) == 0
+	return m.kill(m.rng.IntN(2) == 0)
+}
+
+// cutPower ends a process by a power cut.
+func (c *cluster) cutPower(i int) error {
+	if err := c.Resume(i); err != nil {
+		return err
+	}
+	m := c.At(i)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.process == nil {
+		return nil
+	}
+	return m.kill(true)
+}
+
+// kill ends the process, with its power or without. m.mu is held.
+func (m *member) kill(power bool) error {
+	p, c := m.take(), m.c
 	c.trace.add(m.name, fmt.Sprintf("the process is killed, power cut: %t", power))
 	if power {
 		c.crashes.Add(1)

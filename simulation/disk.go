@@ -32,6 +32,8 @@ type gate struct {
 	breaks *atomic.Int64 // of a million operations on the disk
 	sync   time.Duration // how long one takes, on the average
 	note   func(op vfs.Op, err error)
+	// changes hears of each change just before it: nil, or the error of the change.
+	changes func(op vfs.Op) error
 
 	mu     sync.Mutex // guards what follows
 	rng    *rand.Rand
@@ -41,6 +43,7 @@ type gate struct {
 // newGate makes the gate of the next process.
 func (c *cluster) newGate(host string, breaks *atomic.Int64) *gate {
 	g := &gate{ended: make(chan struct{}), lost: make(chan struct{}), breaks: breaks, sync: c.plan.sync}
+	g.changes = func(vfs.Op) error { return nil }
 	g.note = func(op vfs.Op, err error) { c.trace.operation(host, op, err) }
 	g.rng = rand.New(rand.NewPCG(c.plan.seed, 11<<32+uint64(len(c.gates))))
 	c.gates = append(c.gates, g)
@@ -88,14 +91,18 @@ func (g *gate) files(disk *vfs.Mem) vfs.FS {
 		g.mu.Lock()
 		frozen := g.frozen
 		g.mu.Unlock()
-		if frozen == nil {
-			return nil
+		if frozen != nil {
+			select {
+			case <-frozen:
+			case <-g.ended:
+			}
 		}
 		select {
-		case <-frozen:
 		case <-g.ended:
+			return nil
+		default:
+			return g.changes(op)
 		}
-		return nil
 	})
 }
 

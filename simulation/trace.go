@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// keptLines bounds what is kept of each host, keptOperations of that those with its disk, and
-	// longestLine each line, in bytes.
+	// keptLines bounds what is kept of each host, keptErrors the errors before that, keptOperations
+	// what is done with its disk, and longestLine each line, in bytes.
 	keptLines      = 300
+	keptErrors     = 50
 	keptOperations = 100
 	longestLine    = 500
 )
@@ -69,8 +70,10 @@ func (t *trace) keep(in map[string][]traced, host string, most int, one traced) 
 	t.count++
 	one.order = t.count
 	list := append(in[host], one)
-	if len(list) >= 2*most {
-		list = slices.Delete(list, 0, len(list)-most)
+	if len(list) >= 2*most+keptErrors {
+		recent := len(list) - most
+		errors := slices.DeleteFunc(slices.Clone(list[:recent]), func(o traced) bool { return !strings.HasPrefix(o.text, "[ERROR]") })
+		list = slices.Concat(errors[max(0, len(errors)-keptErrors):], list[recent:])
 	}
 	in[host] = list
 }
@@ -202,7 +205,7 @@ func (t *trace) String() string {
 	var all []line
 	for host := range t.hosts {
 		logged, disk := t.hosts[host], t.disks[host]
-		for _, one := range slices.Concat(logged[max(0, len(logged)-keptLines):], disk[max(0, len(disk)-keptOperations):]) {
+		for _, one := range slices.Concat(logged, disk[max(0, len(disk)-keptOperations):]) {
 			all = append(all, line{one, host})
 		}
 	}

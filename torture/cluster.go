@@ -88,6 +88,7 @@ type Abilities struct {
 	Hang      bool // disks can
 	Errors    bool // of disks
 	Resets    bool // of connections
+	Power     bool // it fails in the midst of changes of files
 }
 
 // Shape is the state of a link in one direction; zero is a good link.

@@ -29,6 +29,7 @@ type fault struct {
 	hangs             bool // a disk
 	errors            bool // of a disk
 	resets            bool // of connections
+	power             bool // fails in the midst of changes of files
 	ends              bool // stops or ends processes
 	tls               bool // has certificates
 	judged            bool // after it every node must follow before the next one
@@ -53,7 +54,7 @@ func (f *fault) length(rng *rand.Rand) time.Duration {
 
 func (f *fault) fits(c Cluster) bool {
 	can := c.Can()
-	return can.Processes && c.Voters() >= f.nodes && (!f.network || can.Network) && (!f.disk || can.Disk) && (!f.hangs || can.Hang) && (!f.errors || can.Errors) && (!f.resets || can.Resets) && (!f.tls || c.Certificates() != nil)
+	return can.Processes && c.Voters() >= f.nodes && (!f.network || can.Network) && (!f.disk || can.Disk) && (!f.hangs || can.Hang) && (!f.errors || can.Errors) && (!f.resets || can.Resets) && (!f.power || can.Power) && (!f.tls || c.Certificates() != nil)
 }
 
 // allFaults is the list from which --faults chooses.
@@ -79,6 +80,7 @@ func allFaults() []fault {
 		{name: "disk-hang", doc: "a node's disk hangs: reads work, writes and syncs do not end", weight: 7, shortest: 300, longest: 9000, nodes: 1, hangs: true, strike: strikeDiskHang},
 		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},
 		{name: "disk-errors", doc: "reads, writes and syncs of a disk fail now and then; only simulated", weight: 5, shortest: 300, longest: 5000, nodes: 1, ends: true, disk: true, errors: true, strike: strikeDiskErrors},
+		{name: "power", doc: "nodes lose their power, or a change fails, just when they change their files; only simulated", weight: 8, shortest: 0, longest: 1000, nodes: 1, ends: true, disk: true, power: true, judged: true, strike: strikePower},
 		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(false)},
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
 		{name: "rot", doc: "a bit or a sector of a complete chunk changes on the disk of a running node", weight: 8, shortest: 200, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeRot("chunk-[0-9]*.[0-9]*", 1, rotMargin)},

@@ -121,8 +121,8 @@ func TestLists(t *testing.T) {
 }
 
 // TestLeavingAList leaves a list of names while what was typed into it waits to be looked for. The
-// script sleeps as a busy machine does, so that the wait is over before the browser tells of the new
-// address.
+// script sleeps as a busy machine does, so that the wait is over before the browser tells of the
+// new address.
 func TestLeavingAList(t *testing.T) {
 	n := startNode(t)
 	appendTo(t, n, "orders-1", "OrderPlaced", "{}")

@@ -165,7 +165,7 @@ func SettleCreation(files vfs.FS, dir string) (made bool, err error) {
 	if !made {
 		return false, nil
 	}
-	// The process before may have been killed when the folder had its name and that was not durable.
+	// The process before may have been killed when the folder had its name, which was not durable.
 	return true, files.SyncDir(dir)
 }
 
