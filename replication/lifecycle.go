@@ -123,6 +123,11 @@ func (l *lifecycle) settle() (*Replica, error) {
 	if err := l.self.opts.Replica.Files.MkdirAll(filepath.Join(dir, raftdisk.Dir)); err != nil {
 		return nil, err
 	}
+	// The folder may be there since a process that was killed before it could sync the name. What
+	// this node promises lies in it.
+	if err := l.self.opts.Replica.Files.SyncDir(dir); err != nil {
+		return nil, err
+	}
 	return nil, l.promise(record)
 }
 

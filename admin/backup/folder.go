@@ -105,7 +105,11 @@ func (t *Folder) Remove(ctx context.Context, remove, keep []Manifest, leftoversB
 		if err := t.fsys.Remove(t.path(id, manifestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, fmt.Errorf("remove backup %s: %w", id, err)
 		}
-		if err := errors.Join(t.fsys.SyncDir(filepath.Join(t.dir, id)), t.fsys.RemoveAll(filepath.Join(t.dir, id))); err != nil {
+		// With its manifest a backup counts as whole: that must be gone before the rest.
+		if err := t.fsys.SyncDir(filepath.Join(t.dir, id)); err != nil {
+			return 0, fmt.Errorf("remove backup %s: %w", id, err)
+		}
+		if err := t.fsys.RemoveAll(filepath.Join(t.dir, id)); err != nil {
 			return 0, fmt.Errorf("remove backup %s: %w", id, err)
 		}
 	}

@@ -77,5 +77,9 @@ func remove(files vfs.FS, path string) error {
 	if err := files.SyncDir(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return files.RemoveAll(old)
+	if err := files.RemoveAll(old); err != nil {
+		return err
+	}
+	// A conversion back would take X.old and its own X.new for an exchange that is nearly done.
+	return files.SyncDir(filepath.Dir(path))
 }

@@ -1,35 +1,37 @@
 package raftdisk
 
 import (
-	"errors"
+	"syscall"
 	"testing"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
+
+// failing returns files on which the operations that match fail.
+func failing(files vfs.FS, match func(op vfs.Op) bool) vfs.FS {
+	return vfs.NewFaulty(files, func(op vfs.Op) error {
+		if match(op) {
+			return syscall.EIO
+		}
+		return nil
+	})
+}
 
 // A mark that is there, or gone, because a sync failed is not durable. Who asks for it again gets
 // what a power cut leaves, and so does the next process.
 func TestMarkThatAFailedSyncLeft(t *testing.T) {
 	t.Parallel()
-	mem := vfs.NewCrashMem()
-	broken, failing := errors.New("the folder was not synced"), false
-	o := testOptions("/data", event.Tail{})
-	check.Must(t, vfs.MkdirAllSync(mem, o.Dir))
-	o.Files = vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if failing && op.Kind == vfs.OpSyncDir {
-			return broken
-		}
-		return nil
-	})
+	mem, o := inMemory(t, BoltDB)
+	broken := false
+	o.Files = failing(mem, func(op vfs.Op) bool { return broken && op.Kind == vfs.OpSyncDir })
 	s := check.Value(openTestState(t, o)).Must(t)
 	defer func() { check.Must(t, s.Close()) }()
 	after := func(marked bool, change func() error, what string) {
 		t.Helper()
-		failing = true
-		check.MustBe(t, change(), broken, what)
-		failing = false
+		broken = true
+		check.MustBe(t, change(), syscall.EIO, what)
+		broken = false
 		check.Must(t, change(), what)
 		cut := &State{files: mem.CrashClone(vfs.CrashOptions{}), dir: s.dir}
 		if cut.pulled() != marked {
@@ -51,19 +53,13 @@ func TestMarkThatAFailedSyncLeft(t *testing.T) {
 // next process uses.
 func TestNameOfStateThatIsNotSynced(t *testing.T) {
 	t.Parallel()
-	mem := vfs.NewCrashMem()
-	broken := errors.New("the process was killed")
-	o := testOptions("/data", event.Tail{})
-	check.Must(t, vfs.MkdirAllSync(mem, o.Dir))
+	mem, o := inMemory(t, BoltDB)
 	renamed := false
-	o.Files = vfs.NewFaulty(mem, func(op vfs.Op) error {
+	o.Files = failing(mem, func(op vfs.Op) bool {
 		renamed = renamed || op.Kind == vfs.OpRename && op.NewName == "/data/raft"
-		if renamed && op.Kind == vfs.OpSyncDir {
-			return broken
-		}
-		return nil
+		return renamed && op.Kind == vfs.OpSyncDir
 	})
-	check.MustBe(t, check.Err(openTestState(t, o)), broken, "made")
+	check.MustBe(t, check.Err(openTestState(t, o)), syscall.EIO, "made")
 	o.Files = mem
 	s := check.Value(openTestState(t, o)).Must(t)
 	id := s.ID.Node

@@ -331,6 +331,9 @@ func create(o *Options, logger hclog.Logger, steps int) error {
 	if err := o.Files.MkdirAll(m.dir); err != nil {
 		return err
 	}
+	if err := o.Files.SyncDir(o.Dir); err != nil { // The promise moves into the new folder.
+		return err
+	}
 	for _, step := range creation[:steps] {
 		if err := step(m); err != nil {
 			return err

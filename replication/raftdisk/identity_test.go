@@ -16,6 +16,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -45,6 +46,20 @@ func testOptions(dir string, tail event.Tail) *Options {
 func openTestState(t *testing.T, o *Options) (*State, error) {
 	t.Helper()
 	return Open(o, hclog.NewNullLogger(), &FailStop{OnFatal: func(err error) { t.Error(err) }})
+}
+
+// inMemory returns an empty disk and options for consensus state on it, of a node without data.
+func inMemory(t *testing.T, kind LogStore) (*vfs.Mem, *Options) {
+	t.Helper()
+	mem, o := vfs.NewCrashMem(), testOptions("/data", event.Tail{})
+	o.Files, o.LogStore = mem, kind
+	check.Must(t, vfs.MkdirAllSync(mem, o.Dir))
+	return mem, o
+}
+
+// openToFail opens consensus state of a node that a failure is to stop.
+func openToFail(o *Options) (*State, error) {
+	return Open(o, hclog.NewNullLogger(), &FailStop{OnFatal: func(error) {}})
 }
 
 func checkFresh(t *testing.T, s *State, o *Options) {
@@ -117,6 +132,25 @@ func TestRule15CrashAnywhereInCreation(t *testing.T) {
 		o := testOptions(t.TempDir(), event.Tail{End: 10})
 		check.Fails(t, check.Err(openTestState(t, o)), "started")
 	})
+}
+
+// What a node promised before it had consensus state is moved into the folder in which that is
+// made. Whenever the power fails, the promise is in one of the two folders.
+func TestPromiseMovesIntoADurableFolder(t *testing.T) {
+	t.Parallel()
+	mem, o := inMemory(t, Wal)
+	check.Must(t, vfs.MkdirAllSync(mem, filepath.Join(o.Dir, Dir)))
+	check.Must(t, vfs.WriteFileAtomic(mem, filepath.Join(o.Dir, Dir, PromiseFile), []byte("promised")))
+	disk := powercut.New(powercut.Options[struct{}]{Mem: mem})
+	o.Files = disk
+	check.Must(t, check.Value(openTestState(t, o)).Must(t).Close())
+	for _, cut := range disk.Cuts() {
+		here := check.Value(exists(cut.FS, filepath.Join(o.Dir, Dir, PromiseFile))).Must(t)
+		there := check.Value(exists(cut.FS, filepath.Join(o.Dir, Dir+newSuffix, PromiseFile))).Must(t)
+		if !here && !there {
+			t.Errorf("%s: the promise is lost", cut.What)
+		}
+	}
 }
 
 // Stable store, Raft log and snapshots belong together, to one cluster and one directory: a node

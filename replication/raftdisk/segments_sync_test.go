@@ -1,15 +1,16 @@
 package raftdisk
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -19,15 +20,12 @@ func TestNameThatAFailedSyncLeft(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashMem()
 	path := createSegments(t, mem)
-	broken, failing := errors.New("the folder was not synced"), false
-	s := openSmall(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if failing && op.Kind == vfs.OpSyncDir && op.Name == path {
-			return broken
-		}
-		return nil
+	broken := false
+	s := openSmall(t, failing(mem, func(op vfs.Op) bool {
+		return broken && op.Kind == vfs.OpSyncDir && op.Name == path
 	}), path)
-	failing = true
-	check.MustBe(t, s.StoreLogs(storedEntries(1, 1, 1)), broken, "stored")
+	broken = true
+	check.MustBe(t, s.StoreLogs(storedEntries(1, 1, 1)), syscall.EIO, "stored")
 	check.Must(t, s.Close())
 
 	s = openSmall(t, mem, path)
@@ -84,6 +82,32 @@ func TestCutThatAFailedSyncLeft(t *testing.T) {
 		t.Errorf("the log ends at %d: what was cut off is there again", last)
 	}
 	check.Must(t, s.Close())
+}
+
+// The end of the log is deleted, and the sync of the mark that says so fails: the mark is in memory
+// alone, and an older one on disk promises the entries. The next process finds the mark and deletes
+// them. Whenever the power fails meanwhile, no start misses entries that a mark promises.
+func TestCutWhoseMarkIsNotSynced(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashMem()
+	path := createSegments(t, mem)
+	broken := false
+	s := openSmall(t, failing(mem, func(op vfs.Op) bool {
+		return broken && op.Kind == vfs.OpSync && filepath.Base(op.Name) == markFile
+	}), path)
+	check.Must(t, s.StoreLogs(storedEntries(1, 10, 1)))
+	check.Must(t, s.mark.file.Sync()) // The system does so within some seconds.
+	broken = true
+	check.MustBe(t, s.DeleteRange(5, 10), syscall.EIO, "deleted")
+	check.Is(t, s.Close(), syscall.EIO, "closed")
+
+	disk := powercut.New(powercut.Options[struct{}]{Mem: mem})
+	check.Must(t, openSmall(t, disk, path).Close())
+	for _, cut := range disk.Cuts() {
+		s, err := openSegments(cut.FS, path, smallSegment, hclog.NewNullLogger())
+		check.Must(t, err, cut.What)
+		check.Must(t, s.Close(), cut.What)
+	}
 }
 
 // An entry is valid only after the entries that it was written after, also where its place and

@@ -154,6 +154,10 @@ func openSnapshots(files vfs.FS, dir string, id Identity, logger hclog.Logger, f
 	if err != nil {
 		return nil, err
 	}
+	// A name that a sync which failed left in memory alone is believed from here on.
+	if err := files.SyncDir(dir); err != nil {
+		return nil, err
+	}
 	for _, base := range names {
 		name := filepath.Join(dir, base)
 		id, isSnapshot := strings.CutSuffix(base, snapshotSuffix)

@@ -3,6 +3,7 @@ package raftdisk
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/hashicorp/raft"
 
@@ -57,7 +58,7 @@ func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 			}
 			first = base.meta.Index + 1
 		case err != nil:
-			return raft.Configuration{}, fmt.Errorf("%w: entry %d of the Raft log: %w", ErrStateLost, base.meta.Index, err)
+			return raft.Configuration{}, unreadableEntry(base.meta.Index, err)
 		case entry.Term != base.meta.Term:
 			// A snapshot was installed over entries of a deposed leader: they are of another
 			// history. raft would continue after the last of them for ever.
@@ -151,8 +152,17 @@ func (s *State) SettlePulled(tail event.Tail) error {
 	if err != nil {
 		return err
 	}
-	if newest, _ := s.Snapshots.Newest(); tail.Index > max(last, newest) {
-		return nil
+	if newest, _ := s.Snapshots.Newest(); tail.Index > newest {
+		var entry raft.Log
+		if tail.Index > last {
+			return nil
+		}
+		switch err := s.Logs.read(tail.Index, &entry); {
+		case err != nil && !errors.Is(err, raft.ErrLogNotFound):
+			return err
+		case err == nil && entry.Term != tail.Term: // of a deposed leader
+			return nil
+		}
 	}
 	return s.Unmark(PulledFile)
 }
@@ -186,11 +196,21 @@ func (s *State) checkTail(tail event.Tail, base *snapshot, first, last uint64) e
 			term = entry.Term
 		}
 	}
-	if term != tail.Term {
+	// Entries of a deposed leader may be there while data are pulled. raft replaces them.
+	if term != tail.Term && !s.pulled() {
 		return fmt.Errorf("%w: the last frame of the event log is Raft entry %d of term %d, in raft/ that entry is of term %d",
 			ErrStateLost, tail.Index, tail.Term, term)
 	}
 	return nil
+}
+
+// unreadableEntry is the error for an entry that a node needs. A read that fails loses nothing.
+func unreadableEntry(index uint64, err error) error {
+	err = fmt.Errorf("entry %d of the Raft log: %w", index, err)
+	if errors.As(err, new(*fs.PathError)) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrStateLost, err)
 }
 
 // scan reads the entries that raft will replay, so that a missing one is an
@@ -200,7 +220,7 @@ func (s *State) scan(base *snapshot, last uint64) (raft.Configuration, error) {
 	var entry raft.Log
 	for index := base.meta.Index + 1; index <= last; index++ {
 		if err := s.Logs.read(index, &entry); err != nil {
-			return configuration, fmt.Errorf("%w: entry %d of the Raft log: %w", ErrStateLost, index, err)
+			return configuration, unreadableEntry(index, err)
 		}
 		if entry.Type == raft.LogConfiguration {
 			configuration = raft.DecodeConfiguration(entry.Data)

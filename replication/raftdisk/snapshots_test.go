@@ -303,3 +303,31 @@ func TestSnapshotOnAFullDisk(t *testing.T) {
 		})
 	}
 }
+
+// A node that fetched data receives the snapshot that covers them, and the sync of its name fails.
+// The next process finds the snapshot, and ends the mark that the event log may be ahead. After a
+// power cut the snapshot is still there, or the event log would be ahead without a reason.
+func TestSnapshotWhoseNameIsNotSynced(t *testing.T) {
+	t.Parallel()
+	mem, o := inMemory(t, Wal)
+	broken := false
+	o.Files = failing(mem, func(op vfs.Op) bool {
+		return broken && op.Kind == vfs.OpSyncDir && filepath.Base(op.Name) == snapshotsDir
+	})
+	s := check.Value(openToFail(o)).Must(t)
+	check.Must(t, s.Logs.StoreLogs(entries(2, 4)))
+	check.Must(t, s.Mark(PulledFile))
+	broken = true
+	check.MustBe(t, s.Snapshots.publish(snapshotOf(t, s.ID, 20, 1, event.Tail{})), syscall.EIO, "published")
+	check.Must(t, s.Close())
+
+	o.Files, o.Log = mem, &fixedLog{tail: event.Tail{End: 100, Index: 20, Term: 1}}
+	s = check.Value(openTestState(t, o)).Must(t)
+	check.NoError(t, check.Err(s.CheckStart(o.Log)), "without a power cut")
+	check.Must(t, s.SettlePulled(o.Log.Tail()))
+	check.Must(t, s.Close())
+	o.Files = mem.CrashClone(vfs.CrashOptions{})
+	s = check.Value(openTestState(t, o)).Must(t)
+	check.NoError(t, check.Err(s.CheckStart(o.Log)), "after a power cut")
+	check.Must(t, s.Close())
+}

@@ -134,6 +134,10 @@ func openLogStore(files vfs.FS, dir string, want *logKind, id []byte, logger hcl
 
 // settleExchange finishes or undoes an exchange of the Raft log, and returns the kinds present.
 func settleExchange(files vfs.FS, dir string) (found []*logKind, err error) {
+	// Names that a process before left in memory alone are believed from here on.
+	if err := files.SyncDir(dir); err != nil {
+		return nil, err
+	}
 	for _, kind := range allKinds {
 		path := filepath.Join(dir, kind.name)
 		var there [3]bool

@@ -14,7 +14,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -231,5 +234,86 @@ func TestPowerCutWhileRewritten(t *testing.T) {
 			}
 		}
 		check.Must(t, s.Close())
+	}
+}
+
+// checkHolds checks that entries are at the end of a Raft log.
+func checkHolds(t *testing.T, s *RaftLog, first, last uint64, what string) {
+	t.Helper()
+	check.Equal(t, check.Value(s.LastIndex()).Must(t, what), last, what)
+	for i := first; i <= last; i++ {
+		var entry raft.Log
+		check.NoError(t, s.GetLog(i, &entry), what)
+		check.Equal(t, string(entry.Data), fmt.Sprintf("entry %d", i), what)
+	}
+}
+
+// A Raft log was rewritten, and the sync of the exchange fails: the power may leave the folder as
+// it was before, so the old log must still be there.
+func TestRewriteThatCannotSync(t *testing.T) {
+	for _, kind := range []LogStore{BoltDB, Wal} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			mem, o := inMemory(t, kind)
+			disk := powercut.New(powercut.Options[struct{}]{Mem: mem, Off: true, More: 40})
+			path := filepath.Join(o.Dir, Dir, kindOf(kind).name)
+			rewriting, broken := false, false
+			o.Files = failing(disk, func(op vfs.Op) bool {
+				if !rewriting || broken || op.Kind != vfs.OpSyncDir || op.Name != filepath.Dir(path) {
+					return false
+				}
+				newThere := check.Value(exists(mem, path+newSuffix)).Must(t)
+				oldThere := check.Value(exists(mem, path+oldSuffix)).Must(t)
+				if broken = oldThere && !newThere; broken {
+					disk.On()
+				}
+				return broken
+			})
+			s := check.Value(openToFail(o)).Must(t)
+			check.Must(t, s.Logs.StoreLogs(entries(2, 6)))
+			check.Must(t, s.Snapshots.publish(snapshotOf(t, s.ID, 3, 1, event.Tail{})))
+			rewriting = true
+			check.MustBe(t, rewritten(s.Logs, 2), syscall.EIO, "rewritten")
+			check.Must(t, s.Close())
+			disk.Cut("at the end")
+			for _, cut := range disk.Cuts() {
+				o.Files = cut.FS
+				s := check.Value(openTestState(t, o)).Must(t, cut.What)
+				checkHolds(t, s.Logs, 4, 6, cut.What)
+				check.Must(t, s.Close())
+			}
+		})
+	}
+}
+
+// The Raft log is converted, and the next process converts it back. The power did not fail between
+// them, but whenever it fails during the second conversion, all entries are there.
+func TestConvertedBack(t *testing.T) {
+	for _, kinds := range [][]LogStore{{Wal, BoltDB, Wal}, {BoltDB, Wal, BoltDB}} {
+		t.Run(string(kinds[0]), func(t *testing.T) {
+			t.Parallel()
+			mem, o := inMemory(t, kinds[0])
+			every, first := testkit.Sample(t, 4)
+			disk := powercut.New(powercut.Options[struct{}]{Mem: mem, Off: true, Every: every, First: first, More: 4})
+			o.Files = disk
+			for i, kind := range kinds {
+				if o.LogStore = kind; i == len(kinds)-1 {
+					disk.On()
+				}
+				s := check.Value(openTestState(t, o)).Must(t)
+				if i == 0 {
+					check.Must(t, s.Logs.StoreLogs(entries(2, 6)))
+				}
+				disk.Off()
+				check.Must(t, s.Close())
+			}
+			for _, cut := range disk.Cuts() {
+				o.Files = cut.FS
+				s, err := openTestState(t, o)
+				check.Must(t, err, cut.What)
+				checkHolds(t, s.Logs, 2, 6, cut.What)
+				check.Must(t, s.Close())
+			}
+		})
 	}
 }

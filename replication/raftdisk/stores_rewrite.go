@@ -40,7 +40,10 @@ func (s *RaftLog) Rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 		return stalled, err
 	}
 	dir := filepath.Dir(s.path)
-	if err := errors.Join(s.files.SyncDir(dir), s.files.RemoveAll(s.path+oldSuffix), s.files.SyncDir(dir)); err != nil {
+	if err = s.files.SyncDir(dir); err == nil { // Else a power cut may leave the old log alone.
+		err = errors.Join(s.files.RemoveAll(s.path+oldSuffix), s.files.SyncDir(dir))
+	}
+	if err != nil {
 		return stalled, s.fail.Fail(fmt.Errorf("rewrite %s: %w", s.path, err))
 	}
 	return stalled, nil
