@@ -271,7 +271,7 @@ func (m *member) failed(p *process, err error) {
 	if surprise {
 		m.process, m.last = nil, p
 	}
-	m.leaveDisk(vfs.CrashOptions{All: true})
+	m.leaveDisk((*vfs.Mem).Fork)
 	m.mu.Unlock()
 	m.c.owned.Go(func() {
 		if i := int(m.index.Load()); surprise && i != torture.Former {
@@ -333,15 +333,20 @@ func (m *member) kill(power bool) error {
 	if p.cut() {
 		c.owned.Go(p.bury)
 	}
-	m.leaveDisk(vfs.CrashOptions{Rand: m.rng, All: !power})
+	m.leaveDisk(func(old *vfs.Mem) *vfs.Mem {
+		if power {
+			return old.CrashClone(vfs.CrashOptions{Rand: m.rng})
+		}
+		return old.Fork()
+	})
 	return nil
 }
 
 // leaveDisk leaves the disk to a process that has ended, and gives the next one a copy. m.mu is
 // held.
-func (m *member) leaveDisk(o vfs.CrashOptions) {
+func (m *member) leaveDisk(next func(*vfs.Mem) *vfs.Mem) {
 	old := m.disk
-	m.disk = old.CrashClone(o)
+	m.disk = next(old)
 	old.SetCapacity(0)
 }
 

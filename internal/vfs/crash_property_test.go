@@ -152,6 +152,7 @@ func TestCrashMemAgainstModel(t *testing.T) {
 				must(m.SyncDir(dir))
 				dirs[dir].sync()
 			},
+			"end of the process": func(*rapid.T) { m = m.Fork() },
 			"power cut": func(t *rapid.T) {
 				m = m.CrashClone(vfs.CrashOptions{})
 				for _, d := range dirs {

@@ -2,7 +2,9 @@ package vfs_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -300,16 +302,32 @@ func TestCrashCloneOfPlainMemPanics(t *testing.T) {
 	vfs.NewMem().CrashClone(vfs.CrashOptions{})
 }
 
-// TestCrashCloneOfAll: the end of a process alone loses nothing, and what comes later is not in the
-// clone.
-func TestCrashCloneOfAll(t *testing.T) {
+// TestFork: the end of a process alone loses nothing, and makes nothing durable. Later writes are
+// not in the fork.
+func TestFork(t *testing.T) {
 	m := vfs.NewCrashMem()
-	check.Must(t, m.MkdirAll("/d"))
+	check.Must(t, vfs.MkdirAllSync(m, "/d"))
 	f := check.Value(m.Create("/d/a")).Must(t)
-	check.Must(t, check.Err(f.WriteAt([]byte("not synced"), 0)))
-	clone := m.CrashClone(vfs.CrashOptions{All: true})
+	check.Must(t, check.Err(f.WriteAt([]byte("synced"), 0)))
+	check.Must(t, f.Sync())
+	check.Must(t, check.Err(f.WriteAt([]byte("not yet"), 0)))
+	gone := check.Value(m.Create("/d/gone")).Must(t)
+	check.Must(t, check.Err(gone.WriteAt(make([]byte, 1000), 0)))
+	check.Must(t, m.SyncDir("/d"))
+	check.Must(t, m.Remove("/d/gone")) // It is open.
+	m.SetCapacity(1000 + 100)
+	fork := m.Fork()
 	check.Must(t, check.Err(f.WriteAt([]byte("later"), 0)))
-	for _, files := range []*vfs.Mem{clone, clone.CrashClone(vfs.CrashOptions{})} {
-		check.Equal(t, string(check.Value(vfs.ReadFile(files, "/d/a")).Must(t)), "not synced")
-	}
+	check.Equal(t, string(check.Value(vfs.ReadFile(fork, "/d/a")).Must(t)), "not yet")
+	check.Equal(t, check.Value(fork.Free("/")).Must(t), 1000+100-7, "free bytes")
+	check.MustBe(t, check.Err(fork.Stat("/d/gone")), fs.ErrNotExist, "removed")
+	cut := fork.CrashClone(vfs.CrashOptions{})
+	check.Equal(t, string(check.Value(vfs.ReadFile(cut, "/d/a")).Must(t)), "synced")
+	check.Must(t, check.Err(cut.Stat("/d/gone")), "removed, and that is not durable")
+	check.Must(t, fork.SyncDir("/d"))
+	lock := check.Value(fork.OpenReadWrite("/d/a")).Must(t)
+	check.Must(t, errors.Join(lock.Sync(), lock.Close()))
+	cut = fork.CrashClone(vfs.CrashOptions{})
+	check.Equal(t, string(check.Value(vfs.ReadFile(cut, "/d/a")).Must(t)), "not yet")
+	check.MustBe(t, check.Err(cut.Stat("/d/gone")), fs.ErrNotExist, "removed for good")
 }

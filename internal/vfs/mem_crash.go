@@ -15,8 +15,6 @@ type CrashOptions struct {
 	// Rand chooses what survives of the things not yet durable. Nil: none of them does.
 	// The same seed after the same operations gives the same outcome.
 	Rand *rand.Rand
-	// All has everything survive: what the end of a process leaves, not a power cut.
-	All bool
 }
 
 // nameChange lets a name in a folder mean another node, or none when to is nil.
@@ -168,7 +166,7 @@ func (m *Mem) CrashClone(opts CrashOptions) *Mem {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := &cloner{mem: NewCrashMem(), rand: opts.Rand, all: opts.All, dirs: make(map[*node]map[string]*node)}
+	c := &cloner{mem: NewCrashMem(), rand: opts.Rand, dirs: make(map[*node]map[string]*node)}
 	for _, op := range c.survivors(m.pending) {
 		for i := range op.changes {
 			change := &op.changes[i]
@@ -189,7 +187,6 @@ func (m *Mem) CrashClone(opts CrashOptions) *Mem {
 type cloner struct {
 	mem  *Mem
 	rand *rand.Rand
-	all  bool
 	dirs map[*node]map[string]*node // folders that differ from what is durable
 }
 
@@ -204,10 +201,7 @@ const (
 )
 
 func (c *cloner) fate() fate {
-	switch {
-	case c.all:
-		return allKept
-	case c.rand == nil:
+	if c.rand == nil {
 		return allLost
 	}
 	return fate(min(c.rand.IntN(4), int(mixed)))

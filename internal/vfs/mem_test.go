@@ -238,7 +238,7 @@ func TestMappedMem(t *testing.T) {
 	write(t, f, "first", 70_000)
 	view, err := f.Map(100_000)
 	ok(t, err)
-	clone := m.CrashClone(vfs.CrashOptions{All: true})
+	clone := m.Fork()
 	write(t, f, "later", 70_000)
 	ok(t, f.Close())
 	ok(t, m.Remove("f"))
