@@ -11,8 +11,13 @@ import (
 	"github.com/annalsdb/annals/torture"
 )
 
-// delayLimit bounds how many changes after the one that was chosen the blow falls.
-const delayLimit = 4
+const (
+	// delayLimit bounds how many changes after the one that was chosen the blow falls.
+	delayLimit = 4
+	// aftermath bounds how many changes after one that failed the power fails: about as many as the
+	// process makes that comes next, before it serves.
+	aftermath = 64
+)
 
 // danger chooses the moments at which nodes are struck. It counts the blows at each kind of change,
 // and each makes the next one there half as likely: so a change that is made once in minutes is met
@@ -21,12 +26,18 @@ type danger struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
 	of      map[*member]torture.Danger
-	pending map[*member]int // changes until the blow
-	blows   map[string]int  // so far, by kind of change, at all nodes
+	pending map[*member]blow
+	blows   map[string]int // so far, by kind of change, at all nodes
+}
+
+// blow is one that is to come.
+type blow struct {
+	left  int  // changes until then
+	power bool // fails, whatever else may
 }
 
 func newDanger(rng *rand.Rand) *danger {
-	return &danger{rng: rng, of: map[*member]torture.Danger{}, pending: map[*member]int{}, blows: map[string]int{}}
+	return &danger{rng: rng, of: map[*member]torture.Danger{}, pending: map[*member]blow{}, blows: map[string]int{}}
 }
 
 // Endanger implements the danger of torture.
@@ -78,20 +89,24 @@ func (d *danger) strikes(m *member, op vfs.Op) (torture.Danger, bool) {
 	if !ok {
 		return of, false
 	}
-	left, chosen := d.pending[m]
+	next, chosen := d.pending[m]
 	if !chosen {
 		kind := kindOf(op)
 		if blows := d.blows[kind]; blows > 30 || d.rng.IntN(1<<blows) > 0 {
 			return of, false
 		}
 		d.blows[kind]++
-		left = d.rng.IntN(delayLimit)
+		next = blow{left: d.rng.IntN(delayLimit)}
 	}
-	if left > 0 {
-		d.pending[m] = left - 1
+	if next.left > 0 {
+		next.left--
+		d.pending[m] = next
 		return of, false
 	}
 	delete(d.pending, m)
-	of.Errors = of.Errors && d.rng.IntN(2) == 0
+	if of.Errors = of.Errors && !next.power && d.rng.IntN(2) == 0; of.Errors {
+		// Who believes what failed is found out by a power cut soon after.
+		d.pending[m] = blow{left: d.rng.IntN(aftermath), power: true}
+	}
 	return of, true
 }
