@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -67,43 +68,52 @@ func (g *gate) chance(n int64) int64 {
 // files returns the disk as the process sees it.
 func (g *gate) files(disk *vfs.Mem) vfs.FS {
 	return vfs.NewFaulty(disk, func(op vfs.Op) error {
-		select {
-		case <-g.ended:
-			return nil
-		default:
+		err := g.operation(op)
+		if err != nil && op.Kind == vfs.OpSync {
+			err = errors.Join(err, disk.Forget(op.Name))
 		}
-		if op.Kind != vfs.OpClose && op.Kind != vfs.OpUnmap && op.Kind != vfs.OpUnlock && g.broken() {
-			g.note(op, syscall.EIO)
-			return syscall.EIO
-		}
-		if !op.Kind.Mutates() {
-			return nil
-		}
-		g.note(op, nil)
-		if op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncDir {
-			done := time.NewTimer(g.syncs())
-			defer done.Stop()
-			select {
-			case <-done.C:
-			case <-g.ended:
-			}
-		}
-		g.mu.Lock()
-		frozen := g.frozen
-		g.mu.Unlock()
-		if frozen != nil {
-			select {
-			case <-frozen:
-			case <-g.ended:
-			}
-		}
-		select {
-		case <-g.ended:
-			return nil
-		default:
-			return g.changes(op)
-		}
+		return err
 	})
+}
+
+// operation lets an operation take its time, or fail.
+func (g *gate) operation(op vfs.Op) error {
+	select {
+	case <-g.ended:
+		return nil
+	default:
+	}
+	if op.Kind != vfs.OpClose && op.Kind != vfs.OpUnmap && op.Kind != vfs.OpUnlock && g.broken() {
+		g.note(op, syscall.EIO)
+		return syscall.EIO
+	}
+	if !op.Kind.Mutates() {
+		return nil
+	}
+	g.note(op, nil)
+	if op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncDir {
+		done := time.NewTimer(g.syncs())
+		defer done.Stop()
+		select {
+		case <-done.C:
+		case <-g.ended:
+		}
+	}
+	g.mu.Lock()
+	frozen := g.frozen
+	g.mu.Unlock()
+	if frozen != nil {
+		select {
+		case <-frozen:
+		case <-g.ended:
+		}
+	}
+	select {
+	case <-g.ended:
+		return nil
+	default:
+		return g.changes(op)
+	}
 }
 
 // lose ends raft's main goroutine, if this is the one: raft panics when it cannot store a term or

@@ -302,6 +302,36 @@ func TestCrashCloneOfPlainMemPanics(t *testing.T) {
 	vfs.NewMem().CrashClone(vfs.CrashOptions{})
 }
 
+// TestForget: a page that was there when a sync failed is seen, and no later sync makes it durable
+// before it changes again.
+func TestForget(t *testing.T) {
+	m := vfs.NewCrashMem()
+	f := check.Value(m.Create("/a")).Must(t)
+	write(t, f, "durable", 0)
+	check.Must(t, f.Sync())
+	write(t, f, "FORGOTTEN", 0)
+	write(t, f, "behind", 100_000)
+	check.Must(t, m.SyncDir("/"))
+	check.Must(t, m.Forget("/a"))
+	after := func(want string, size int64, what string) {
+		t.Helper()
+		check.Must(t, f.Sync())
+		for _, files := range []*vfs.Mem{m, m.Fork()} {
+			check.Equal(t, string(check.Value(vfs.ReadFile(files, "/a")).Must(t)[:9]), "FORGOTTEN", "seen")
+			got := check.Value(vfs.ReadFile(files.CrashClone(vfs.CrashOptions{}), "/a")).Must(t)
+			if int64(len(got)) != size || string(got[:len(want)]) != want {
+				t.Errorf("%s: %q of %d bytes is durable, want %q of %d", what, got[:min(len(got), len(want))], len(got), want, size)
+			}
+		}
+	}
+	after("durable", 7, "nothing changed")
+	write(t, f, "x", 5000)
+	after("durable", 100_006, "another page changed")
+	write(t, f, "!", 4000)
+	after("FORGOTTEN", 100_006, "the page changed")
+	check.Must(t, f.Close())
+}
+
 // TestFork: the end of a process alone loses nothing, and makes nothing durable. Later writes are
 // not in the fork.
 func TestFork(t *testing.T) {

@@ -131,7 +131,11 @@ func (d *fileData) sync() {
 	if len(d.pending) == 0 || d.freed {
 		return
 	}
-	d.synced = d.snapshot()
+	if d.forgot {
+		d.syncPages()
+	} else {
+		d.synced = d.snapshot()
+	}
 	d.pending = nil
 }
 

@@ -34,6 +34,8 @@ type fileData struct {
 
 	synced  snapshot // tracking: what is durable
 	pending []edit   // tracking: what changed since, oldest first
+	// tracking: a sync failed. Changes that pending lacks need not be durable either.
+	forgot bool
 }
 
 // snapshot is a state of a file. All its blocks are shared.

@@ -66,7 +66,7 @@ func (f *forker) file(old *node) *node {
 	defer old.mu.Unlock()
 	forked := &node{links: old.links, private: old.private}
 	forked.synced = snapshot{blocks: slices.Clone(old.synced.blocks), size: old.synced.size}
-	forked.pending = slices.Clone(old.pending)
+	forked.pending, forked.forgot = slices.Clone(old.pending), old.forgot
 	if old.links == 0 {
 		forked.freed = true
 		return forked

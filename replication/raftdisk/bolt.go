@@ -137,6 +137,14 @@ func openCopy(file vfs.File) (_ boltStore, err error) {
 	if err := vfs.ReadFull(file, b.known, 0); err != nil {
 		return nil, err
 	}
+	// bbolt writes each page of a transaction, and carry those that differ from what is known: so
+	// that must be durable, also where a sync failed.
+	if _, err := file.WriteAt(b.known, 0); err != nil {
+		return nil, err
+	}
+	if err := file.Sync(); err != nil {
+		return nil, err
+	}
 	b.BoltStore, err = newBolt(file.Name(), 0, true, func(string, int, os.FileMode) (*os.File, error) {
 		f, err := os.CreateTemp("", "annals-bolt-")
 		if err != nil {

@@ -317,3 +317,46 @@ func TestConvertedBack(t *testing.T) {
 		})
 	}
 }
+
+// A sync of a bbolt file fails, that of the pages of a transaction or of the one that makes them
+// valid, and the system does not write again what it was to write. The next process stores the
+// same. Whenever the power fails from then on, the file can be opened and has what was acknowledged.
+func TestBoltAfterWhatTheSystemForgot(t *testing.T) {
+	t.Parallel()
+	for fails := 1; fails <= 2; fails++ {
+		mem := vfs.NewCrashMem()
+		check.Must(t, vfs.MkdirAllSync(mem, "/data"))
+		path := "/data/" + boltKind.name
+		check.Must(t, boltKind.create(mem, path))
+		check.Must(t, mem.SyncDir("/data"))
+		syncs := -1 // from when they count
+		s := check.Value(boltKind.open(failing(mem, func(op vfs.Op) bool {
+			if syncs >= 0 && op.Kind == vfs.OpSync {
+				syncs++
+			}
+			return syncs == fails && op.Kind == vfs.OpSync
+		}), path, hclog.NewNullLogger())).Must(t)
+		check.Must(t, s.StoreLogs(entries(1, 200)))
+		syncs = 0
+		check.MustBe(t, s.StoreLogs(entries(201, 201)), syscall.EIO, "stored")
+		check.Must(t, mem.Forget(path))
+		files := mem.Fork()
+		check.Must(t, s.Close())
+
+		last := uint64(200)
+		disk := powercut.New(powercut.Options[uint64]{Mem: files, More: 1, Note: func() uint64 { return last }})
+		s = check.Value(boltKind.open(disk, path, hclog.NewNullLogger())).Must(t)
+		for last < 205 {
+			check.Must(t, s.StoreLogs(entries(last+1, last+1)))
+			last++
+		}
+		check.Must(t, s.Close())
+		for _, cut := range disk.Cuts() {
+			s := check.Value(boltKind.open(cut.FS, path, hclog.NewNullLogger())).Must(t, cut.What)
+			if got, err := s.LastIndex(); err != nil || got < cut.Note {
+				t.Errorf("sync %d failed, %s: the log ends at %d, %v, and %d was acknowledged", fails, cut.What, got, err, cut.Note)
+			}
+			check.Must(t, s.Close())
+		}
+	}
+}
