@@ -154,11 +154,14 @@ func (s *segmentLog) openFiles(numbers []uint64) (unbegun []uint64, err error) {
 
 // recover finds where each segment ends.
 func (s *segmentLog) recover() error {
-	if s.mark.cutting { // A crash ended the deletion of what is behind it, which is done here.
-		// The mark may be in memory alone, and an older one on disk promises more.
-		if err := s.mark.set(s.mark.segment, s.mark.index, true); err != nil {
+	// What the mark says is durable before it counts. On disk may be an older one, which promises
+	// entries that are gone, or has those deleted that come next.
+	if s.mark.count > 0 {
+		if err := s.mark.set(s.mark.segment, s.mark.index, s.mark.cutting); err != nil {
 			return err
 		}
+	}
+	if s.mark.cutting { // A crash ended the deletion of what is behind it, which is done here.
 		if err := s.dropBehind(func(g *segmentFile) bool { return g.head.first <= s.mark.index }); err != nil {
 			return err
 		}

@@ -110,6 +110,43 @@ func TestCutWhoseMarkIsNotSynced(t *testing.T) {
 	}
 }
 
+// The end of the log was deleted, and the sync fails by which the mark says that this is done, or
+// the process is killed before it. The next process finds that mark and stores entries. After a
+// power cut they are there.
+func TestMarkThatACutIsDoneIsNotSynced(t *testing.T) {
+	t.Parallel()
+	for _, forgets := range []bool{true, false} {
+		mem := vfs.NewCrashMem()
+		path := createSegments(t, mem)
+		syncs := -1 // of the mark, from when they count
+		s := openSmall(t, failing(mem, func(op vfs.Op) bool {
+			if syncs < 0 || op.Kind != vfs.OpSync || filepath.Base(op.Name) != markFile {
+				return false
+			}
+			syncs++
+			return syncs == 2
+		}), path)
+		check.Must(t, s.StoreLogs(storedEntries(1, 10, 1)))
+		syncs = 0
+		check.MustBe(t, s.DeleteRange(5, 10), syscall.EIO, "deleted")
+		if forgets {
+			check.Must(t, mem.Forget(filepath.Join(path, markFile)))
+		}
+		files := mem.Fork()
+		check.Must(t, s.Close())
+
+		s = openSmall(t, files, path)
+		check.Must(t, s.StoreLogs(storedEntries(5, 7, 2)))
+		cut := files.CrashClone(vfs.CrashOptions{})
+		check.Must(t, s.Close())
+		s = openSmall(t, cut, path)
+		if _, last, err := s.ends(); err != nil || last != 7 {
+			t.Errorf("forgotten %t: entries up to 7 were acknowledged, and the log ends at %d, %v", forgets, last, err)
+		}
+		check.Must(t, s.Close())
+	}
+}
+
 // An entry is valid only after the entries that it was written after, also where its place and
 // index fit.
 func TestEntryFollowsTheOneBefore(t *testing.T) {
