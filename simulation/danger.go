@@ -52,7 +52,7 @@ func (c *cluster) Endanger(i int, d torture.Danger) {
 }
 
 // numbers are the parts of names by which files of one kind differ.
-var numbers = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+`)
+var numbers = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16}(-[0-9a-f]{16}-[a-z2-7]{8})?|[0-9]+`)
 
 // kindOf says what is changed, such as "rename /data/chunk-#.#.tmp".
 func kindOf(op vfs.Op) string { return string(op.Kind) + " " + numbers.ReplaceAllString(op.Name, "#") }
@@ -67,6 +67,12 @@ func (m *member) changes(g *gate, op vfs.Op) error {
 	case d.Errors:
 		g.note(op, syscall.EIO)
 		return syscall.EIO
+	}
+	m.mu.Lock()
+	runs := m.process != nil && m.process.gate == g
+	m.mu.Unlock()
+	if !runs { // It was asked to end.
+		return nil
 	}
 	m.c.trace.add(m.name, fmt.Sprintf("the power fails just before: %s %s", op.Kind, op.Name))
 	hit := []int{int(m.index.Load())}

@@ -33,6 +33,7 @@ type gate struct {
 	breaks *atomic.Int64 // of a million operations on the disk
 	sync   time.Duration // how long one takes, on the average
 	note   func(op vfs.Op, err error)
+	fatal  func(error) // ends the process by an error; set before it begins
 	// changes hears of each change just before it: nil, or the error of the change.
 	changes func(op vfs.Op) error
 
@@ -119,15 +120,23 @@ func (g *gate) operation(op vfs.Op) error {
 // lose ends raft's main goroutine, if this is the one: raft panics when it cannot store a term or
 // read an entry. Others wait for it for ever, so the process ends with the simulation.
 func (g *gate) lose(in ...string) {
-	var callers [32]uintptr
+	if within(in...) {
+		g.losing.Do(func() { close(g.lost) })
+		runtime.Goexit()
+	}
+}
+
+// within reports whether one of some methods of raft runs in this goroutine.
+func within(in ...string) bool {
+	var callers [48]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for more := true; more; {
 		var f runtime.Frame
 		if f, more = frames.Next(); slices.Contains(in, strings.TrimPrefix(f.Function, "github.com/hashicorp/raft.(*Raft).")) {
-			g.losing.Do(func() { close(g.lost) })
-			runtime.Goexit()
+			return true
 		}
 	}
+	return false
 }
 
 func (g *gate) shut() { g.once.Do(func() { close(g.ended) }) }

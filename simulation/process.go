@@ -41,6 +41,7 @@ func run(ctx context.Context, o node.Options, disk *vfs.Mem, g *gate, e *memory.
 		}
 		p.gate.lose("setCurrentTerm", "processLogs")
 	}
+	p.gate.fatal = o.OnFatal
 	o.Reload = func() {
 		<-p.opened
 		if p.node != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,8 +92,8 @@ func (l lines) Write(p []byte) (int, error) {
 	if l.gate.failed.Load() && bytes.Contains(p, []byte("entering candidate state")) {
 		l.gate.lose("run") // It would store a term next.
 	}
-	if bytes.Contains(p, []byte("failed to get log")) {
-		l.gate.lose("processLogs") // It would panic next. Another failure ends the process.
+	if bytes.Contains(p, []byte("failed to get log")) && within("processLogs") {
+		l.gate.fatal(errors.New("raft would panic next: " + string(p)))
 	}
 	if bytes.HasPrefix(p, []byte("[DEBUG]")) {
 		return len(p), nil

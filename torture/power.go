@@ -78,7 +78,7 @@ func strikePower(ctx context.Context, n *nemesis) (string, func(context.Context)
 			return err
 		}
 		defer n.excused.Add(-1)
-		// What a node believes after an error is judged by what a power cut leaves.
+		// What a node believes after an error shows after a power cut, as half of the kills are.
 		err := each(nodes, n.c.Kill)
 		_, more := start(ctx)
 		return errors.Join(err, more)

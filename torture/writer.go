@@ -141,6 +141,9 @@ func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, requ
 		}
 		var err error
 		last, err = w.ask(ctx, o, req)
+		if req.Header[client.HeaderHardDelete] != "" && o.attempts > 1 && last != nil && last.Status == http.StatusGone {
+			return verdict{outcome: done} // A scavenge may have removed what tells a repetition.
+		}
 		return judgeWrite(last, err, success, o.stream.name)
 	})
 	return first, o, last

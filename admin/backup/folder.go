@@ -119,6 +119,10 @@ func (t *Folder) Remove(ctx context.Context, remove, keep []Manifest, leftoversB
 		if !ok || listed[id] || !at.Before(leftoversBefore) {
 			continue
 		}
+		// That it has no manifest may be in memory alone.
+		if err := t.fsys.SyncDir(filepath.Join(t.dir, name)); err != nil {
+			return 0, fmt.Errorf("remove what is left of backup %s: %w", id, err)
+		}
 		if err := t.fsys.RemoveAll(filepath.Join(t.dir, name)); err != nil {
 			return 0, fmt.Errorf("remove what is left of backup %s: %w", id, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"syscall"
 )
 
 // TempSuffix ends the name of a file that WriteFileAtomic has not finished. After a
@@ -47,31 +48,36 @@ func RemoveIfThere(fsys FS, name string) error {
 	return nil
 }
 
-// MkdirAllSync makes a folder with all its parents and makes the names of those
-// that were missing durable, so that what is synced inside survives a power cut.
+// MkdirAllSync makes a folder with all its parents and makes their names durable, so that what is
+// synced inside survives a power cut. Of those that are there already it syncs the innermost one: a
+// process that was killed may have made it.
 func MkdirAllSync(fsys FS, dir string) error {
-	var parents []string // of missing folders, innermost first
-	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+	var missing []string // innermost first
+	at := filepath.Clean(dir)
+	for ; ; at = filepath.Dir(at) {
 		info, err := fsys.Stat(at)
-		if err == nil {
-			if !info.IsDir() {
-				return fmt.Errorf("%s is not a folder: %w", at, fs.ErrExist)
-			}
+		if err == nil && !info.IsDir() {
+			return fmt.Errorf("%s is not a folder: %w", at, fs.ErrExist)
+		}
+		if err == nil || filepath.Dir(at) == at {
 			break
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if filepath.Dir(at) == at {
-			break
-		}
-		parents = append(parents, filepath.Dir(at))
+		missing = append(missing, at)
 	}
-	if err := fsys.MkdirAll(dir); err != nil {
+	// Who may not open its parent, or write there, did not make it.
+	err := fsys.SyncDir(filepath.Dir(at))
+	if err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EINVAL) {
 		return err
 	}
-	for _, parent := range slices.Backward(parents) {
-		if err := fsys.SyncDir(parent); err != nil {
+	// One by one, so that of those that are there only the innermost may lack its sync.
+	for _, folder := range slices.Backward(missing) {
+		if err := fsys.MkdirAll(folder); err != nil {
+			return err
+		}
+		if err := fsys.SyncDir(filepath.Dir(folder)); err != nil {
 			return err
 		}
 	}

@@ -361,3 +361,16 @@ func TestFork(t *testing.T) {
 	check.Equal(t, string(check.Value(vfs.ReadFile(cut, "/d/a")).Must(t)), "not yet")
 	check.MustBe(t, check.Err(cut.Stat("/d/gone")), fs.ErrNotExist, "removed for good")
 }
+
+// TestFolderThatAnotherProcessMade: what is synced in a folder is there after a power cut, also if
+// the process that made the folder was killed before it could sync the name.
+func TestFolderThatAnotherProcessMade(t *testing.T) {
+	m := vfs.NewCrashMem()
+	check.Must(t, vfs.MkdirAllSync(m, "/a"))
+	check.Must(t, m.MkdirAll("/a/b"))
+	m = m.Fork()
+	check.Must(t, vfs.MkdirAllSync(m, "/a/b"))
+	check.Must(t, vfs.WriteFileAtomic(m, "/a/b/c", []byte("kept")))
+	cut := m.CrashClone(vfs.CrashOptions{})
+	check.Equal(t, string(check.Value(vfs.ReadFile(cut, "/a/b/c")).Must(t)), "kept")
+}

@@ -39,6 +39,12 @@ func (e *existence) open(o *Options, checkpoint int64, tables []*table) error {
 	}
 	folder := filepath.Join(o.Dir, existenceFolder)
 	f, covered, err := loadExistence(o.FS, folder, o.ExistenceFilterMax)
+	if err == nil {
+		// The filter's name must not be in memory alone when a higher checkpoint gets its own.
+		if err := o.FS.SyncDir(folder); err != nil {
+			return err
+		}
+	}
 	if err == nil && covered > checkpoint {
 		err = fmt.Errorf("its checkpoint %d is above that of the index, %d", covered, checkpoint)
 	}

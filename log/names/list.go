@@ -397,7 +397,8 @@ func (l *List) save() error {
 	if err != nil {
 		return err
 	}
-	if err := vfs.MkdirAllSync(l.opt.FS, l.opt.Dir); err != nil {
+	// A list that is lost with its folder is made again.
+	if err := l.opt.FS.MkdirAll(l.opt.Dir); err != nil {
 		return err
 	}
 	if err := vfs.WriteFileAtomic(l.opt.FS, filepath.Join(l.opt.Dir, mapName), b); err != nil {

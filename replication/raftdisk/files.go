@@ -18,7 +18,10 @@ func (s *State) marked(name string) bool {
 }
 
 func (s *State) Mark(name string) error {
-	if s.marked(name) {
+	switch found, err := exists(s.files, filepath.Join(s.dir, name)); {
+	case err != nil:
+		return err
+	case found:
 		return s.files.SyncDir(s.dir)
 	}
 	return vfs.WriteFileAtomic(s.files, filepath.Join(s.dir, name), nil)
@@ -36,7 +39,7 @@ func (s *State) Joining() bool { return s.marked(JoiningFile) }
 
 // pulled reports whether data was fetched from other nodes, so that the event log may
 // be ahead of the Raft log. It was committed before; raft catches up by and by.
-func (s *State) pulled() bool { return s.marked(PulledFile) }
+func (s *State) pulled() (bool, error) { return exists(s.files, filepath.Join(s.dir, PulledFile)) }
 
 // MarkPulled marks the consensus state of a data directory, while it is not open, and reports
 // whether there is any.

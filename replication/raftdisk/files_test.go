@@ -34,7 +34,7 @@ func TestMarkThatAFailedSyncLeft(t *testing.T) {
 		broken = false
 		check.Must(t, change(), what)
 		cut := &State{files: mem.CrashClone(vfs.CrashOptions{}), dir: s.dir}
-		if cut.pulled() != marked {
+		if pulled, err := cut.pulled(); err != nil || pulled != marked {
 			t.Errorf("after %s and a power cut it is there: %t", what, !marked)
 		}
 	}
@@ -70,4 +70,18 @@ func TestNameOfStateThatIsNotSynced(t *testing.T) {
 		t.Errorf("after a power cut the node is %s, it was %s", s.ID.Node, id)
 	}
 	check.Must(t, s.Close())
+}
+
+// Who cannot find out whether a mark is there does not believe that it is.
+func TestMarkThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashMem()
+	check.Must(t, vfs.MkdirAllSync(mem, "/data/raft"))
+	fails := true
+	s := &State{dir: "/data/raft", files: failing(mem, func(op vfs.Op) bool { return fails && op.Kind == vfs.OpStat })}
+	check.MustBe(t, s.Mark(PulledFile), syscall.EIO, "marked")
+	check.MustBe(t, check.Err(s.pulled()), syscall.EIO, "read")
+	fails = false
+	check.Must(t, s.Mark(PulledFile))
+	check.Equal(t, check.Value(s.pulled()).Must(t), true, "marked")
 }

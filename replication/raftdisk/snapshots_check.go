@@ -170,11 +170,15 @@ func (s *State) SettlePulled(tail event.Tail) error {
 // checkTail refuses a Raft log that is older than the event log: entries appended to it would be
 // skipped as already applied.
 func (s *State) checkTail(tail event.Tail, base *snapshot, first, last uint64) error {
-	if end := max(last, base.meta.Index); tail.Index > end && !s.pulled() {
+	pulled, err := s.pulled()
+	if err != nil {
+		return err
+	}
+	if end := max(last, base.meta.Index); tail.Index > end && !pulled {
 		return fmt.Errorf("%w: the event log holds Raft entries up to %d, raft/ knows them up to %d only", ErrStateLost, tail.Index, end)
 	}
 	known := base.meta.Term
-	if !s.pulled() {
+	if !pulled {
 		known = max(known, tail.Term)
 	}
 	if current, err := s.Stable.GetUint64(keyCurrentTerm); err != nil || current < known {
@@ -192,12 +196,12 @@ func (s *State) checkTail(tail event.Tail, base *snapshot, first, last uint64) e
 		if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 			return err
 		}
-		if err == nil {
+		// Entries of a deposed leader may be there while data are pulled. raft replaces them.
+		if err == nil && !pulled {
 			term = entry.Term
 		}
 	}
-	// Entries of a deposed leader may be there while data are pulled. raft replaces them.
-	if term != tail.Term && !s.pulled() {
+	if term != tail.Term {
 		return fmt.Errorf("%w: the last frame of the event log is Raft entry %d of term %d, in raft/ that entry is of term %d",
 			ErrStateLost, tail.Index, tail.Term, term)
 	}

@@ -29,7 +29,7 @@ func TestPulledOverEntriesOfADeposedLeader(t *testing.T) {
 		s = check.Value(openTestState(t, o)).Must(t)
 		check.NoError(t, check.Err(s.CheckStart(o.Log)))
 		check.Must(t, s.SettlePulled(o.Log.Tail()))
-		check.Equal(t, s.pulled(), true, "marked")
+		check.Equal(t, check.Value(s.pulled()).Must(t), true, "marked")
 		check.Must(t, s.Close())
 	}
 }

@@ -320,7 +320,8 @@ func TestConvertedBack(t *testing.T) {
 
 // A sync of a bbolt file fails, that of the pages of a transaction or of the one that makes them
 // valid, and the system does not write again what it was to write. The next process stores the
-// same. Whenever the power fails from then on, the file can be opened and has what was acknowledged.
+// same. Whenever the power fails from then on, the file can be opened and has all acknowledged
+// entries.
 func TestBoltAfterWhatTheSystemForgot(t *testing.T) {
 	t.Parallel()
 	for fails := 1; fails <= 2; fails++ {

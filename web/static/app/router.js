@@ -70,13 +70,13 @@ export function go(hash, replace) {
 }
 
 /**
- * patch changes the query of the address, and leaves no step for Back with replace. On the way to another address, of which the
+ * patch changes the query of the address, and leaves no step for Back with replace. On the way to another page, of which the
  * browser has yet to tell, it does nothing: the page that asks is the one that is left.
  * @param {Record<string, any>} query @param {boolean} [replace]
  */
 export function patch(query, replace) {
-	if (location.hash !== shown) return;
-	const a = address.value;
+	const a = parse(location.hash), b = address.value;
+	if (location.hash !== shown && to(a.parts, { tab: a.query.tab }) !== to(b.parts, { tab: b.query.tab })) return;
 	const hash = to(a.parts, { ...a.query, ...query });
 	if (hash !== location.hash) go(hash, replace);
 }
