@@ -8,7 +8,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// failing returns files on which the operations that match fail.
+// failing returns files on which the operations that match fail. match looks at the operation first:
+// the next segment is prepared by a goroutine that sets no pace for a test.
 func failing(files vfs.FS, match func(op vfs.Op) bool) vfs.FS {
 	return vfs.NewFaulty(files, func(op vfs.Op) error {
 		if match(op) {
@@ -24,7 +25,7 @@ func TestMarkThatAFailedSyncLeft(t *testing.T) {
 	t.Parallel()
 	mem, o := inMemory(t, BoltDB)
 	broken := false
-	o.Files = failing(mem, func(op vfs.Op) bool { return broken && op.Kind == vfs.OpSyncDir })
+	o.Files = failing(mem, func(op vfs.Op) bool { return op.Kind == vfs.OpSyncDir && broken })
 	s := check.Value(openTestState(t, o)).Must(t)
 	defer func() { check.Must(t, s.Close()) }()
 	after := func(marked bool, change func() error, what string) {
@@ -78,7 +79,7 @@ func TestMarkThatCannotBeRead(t *testing.T) {
 	mem := vfs.NewCrashMem()
 	check.Must(t, vfs.MkdirAllSync(mem, "/data/raft"))
 	fails := true
-	s := &State{dir: "/data/raft", files: failing(mem, func(op vfs.Op) bool { return fails && op.Kind == vfs.OpStat })}
+	s := &State{dir: "/data/raft", files: failing(mem, func(op vfs.Op) bool { return op.Kind == vfs.OpStat && fails })}
 	check.MustBe(t, s.Mark(PulledFile), syscall.EIO, "marked")
 	check.MustBe(t, check.Err(s.pulled()), syscall.EIO, "read")
 	fails = false

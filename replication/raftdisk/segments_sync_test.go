@@ -22,7 +22,7 @@ func TestNameThatAFailedSyncLeft(t *testing.T) {
 	path := createSegments(t, mem)
 	broken := false
 	s := openSmall(t, failing(mem, func(op vfs.Op) bool {
-		return broken && op.Kind == vfs.OpSyncDir && op.Name == path
+		return op.Kind == vfs.OpSyncDir && op.Name == path && broken
 	}), path)
 	broken = true
 	check.MustBe(t, s.StoreLogs(storedEntries(1, 1, 1)), syscall.EIO, "stored")
@@ -93,7 +93,7 @@ func TestCutWhoseMarkIsNotSynced(t *testing.T) {
 	path := createSegments(t, mem)
 	broken := false
 	s := openSmall(t, failing(mem, func(op vfs.Op) bool {
-		return broken && op.Kind == vfs.OpSync && filepath.Base(op.Name) == markFile
+		return op.Kind == vfs.OpSync && filepath.Base(op.Name) == markFile && broken
 	}), path)
 	check.Must(t, s.StoreLogs(storedEntries(1, 10, 1)))
 	check.Must(t, s.mark.file.Sync()) // The system does so within some seconds.
@@ -120,7 +120,7 @@ func TestMarkThatACutIsDoneIsNotSynced(t *testing.T) {
 		path := createSegments(t, mem)
 		syncs := -1 // of the mark, from when they count
 		s := openSmall(t, failing(mem, func(op vfs.Op) bool {
-			if syncs < 0 || op.Kind != vfs.OpSync || filepath.Base(op.Name) != markFile {
+			if op.Kind != vfs.OpSync || filepath.Base(op.Name) != markFile || syncs < 0 {
 				return false
 			}
 			syncs++

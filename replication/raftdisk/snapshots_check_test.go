@@ -42,7 +42,7 @@ func TestReadThatFailsIsNoLoss(t *testing.T) {
 		t.Run(fmt.Sprintf("snapshot at %d", covered), func(t *testing.T) {
 			mem, o := inMemory(t, Wal)
 			broken := false
-			o.Files = failing(mem, func(op vfs.Op) bool { return broken && op.Kind == vfs.OpRead })
+			o.Files = failing(mem, func(op vfs.Op) bool { return op.Kind == vfs.OpRead && broken })
 			s := check.Value(openTestState(t, o)).Must(t)
 			check.Must(t, s.Logs.StoreLogs(entries(2, 4)))
 			if covered > 0 {

@@ -312,7 +312,7 @@ func TestSnapshotWhoseNameIsNotSynced(t *testing.T) {
 	mem, o := inMemory(t, Wal)
 	broken := false
 	o.Files = failing(mem, func(op vfs.Op) bool {
-		return broken && op.Kind == vfs.OpSyncDir && filepath.Base(op.Name) == snapshotsDir
+		return op.Kind == vfs.OpSyncDir && filepath.Base(op.Name) == snapshotsDir && broken
 	})
 	s := check.Value(openToFail(o)).Must(t)
 	check.Must(t, s.Logs.StoreLogs(entries(2, 4)))

@@ -259,7 +259,7 @@ func TestRewriteThatCannotSync(t *testing.T) {
 			path := filepath.Join(o.Dir, Dir, kindOf(kind).name)
 			rewriting, broken := false, false
 			o.Files = failing(disk, func(op vfs.Op) bool {
-				if !rewriting || broken || op.Kind != vfs.OpSyncDir || op.Name != filepath.Dir(path) {
+				if op.Kind != vfs.OpSyncDir || op.Name != filepath.Dir(path) || !rewriting || broken {
 					return false
 				}
 				newThere := check.Value(exists(mem, path+newSuffix)).Must(t)
