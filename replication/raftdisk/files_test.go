@@ -8,8 +8,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// failing returns files on which the operations that match fail. match looks at the operation first:
-// the next segment is prepared by a goroutine that sets no pace for a test.
+// failing returns files on which the operations that match fail. match looks at the operation
+// first: the next segment is prepared by a goroutine of its own.
 func failing(files vfs.FS, match func(op vfs.Op) bool) vfs.FS {
 	return vfs.NewFaulty(files, func(op vfs.Op) error {
 		if match(op) {
