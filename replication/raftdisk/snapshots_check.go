@@ -212,7 +212,7 @@ func (s *State) checkTail(tail event.Tail, base *snapshot, first, last uint64) e
 func unreadableEntry(index uint64, err error) error {
 	err = fmt.Errorf("entry %d of the Raft log: %w", index, err)
 	if errors.As(err, new(*fs.PathError)) {
-		return err
+		return fmt.Errorf("%w; if the disk refuses it at each start, and other nodes have the data, move %s/ away: the node joins again", err, Dir)
 	}
 	return fmt.Errorf("%w: %w", ErrStateLost, err)
 }
