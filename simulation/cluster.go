@@ -305,12 +305,11 @@ func (c *cluster) Kill(i int) error {
 	return m.kill(m.rng.IntN(2) == 0)
 }
 
-// cutPower ends a process by a power cut.
-func (c *cluster) cutPower(i int) error {
-	if err := c.Resume(i); err != nil {
+// cutPower ends the process, if one runs, by a power cut. i is the number of the member.
+func (m *member) cutPower(i int) error {
+	if err := m.c.Resume(i); err != nil {
 		return err
 	}
-	m := c.At(i)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process == nil {

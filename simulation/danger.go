@@ -80,7 +80,7 @@ func (m *member) changes(g *gate, op vfs.Op) error {
 		hit = m.c.All()
 	}
 	for _, i := range hit {
-		if err := m.c.cutPower(i); err != nil {
+		if err := m.c.At(i).cutPower(i); err != nil {
 			m.c.trace.add(m.name, "no power cut: "+err.Error())
 		}
 	}

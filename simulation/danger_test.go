@@ -46,7 +46,7 @@ func TestDanger(t *testing.T) {
 	c.Endanger(0, torture.Danger{})
 	for range 100_000 {
 		if change(write) {
-			t.Fatal("a node that is no longer in danger was struck")
+			t.Fatal("a node that is out of danger again was struck")
 		}
 	}
 }
